@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from smartlinkd.monitoring.log_buffer import LONGEST_MESSAGE, MAX_RECORDS, LogBuffer
 
@@ -31,3 +32,11 @@ def test_buffer_keeps_so_many_records_of_bounded_length() -> None:
     assert len(found) == MAX_RECORDS
     assert found[-1].message.startswith("5 ")
     assert max(len(record.message) for record in found) < LONGEST_MESSAGE + 100
+
+
+def test_record_with_half_a_character_can_be_sent() -> None:
+    buffer = LogBuffer()
+    with buffer.attached():
+        logger.warning("%s cannot be read", os.fsdecode(b"crew\xff"))
+    [entry] = buffer.find(level="debug", text="", limit=1)
+    assert b"crew\\\\udcff cannot be read" in entry.model_dump_json().encode()

@@ -6,27 +6,28 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from pydantic import Field
 
 from smartlinkd.logs import formats
 from smartlinkd.logs.context import ContextFilter
+from smartlinkd.wire import Body, Timestamp
 
 MAX_RECORDS = 500
 LONGEST_MESSAGE = 2048
 """Characters of a record's message. With 500 records that is at most a few megabytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One record as the page shows it. `at` is aware and in UTC."""
+class LogEntry(Body):
+    """One record of the daemon's log."""
 
-    at: datetime
+    at: Timestamp
     level: str
     logger: str
     message: str
-    actor: str | None
-    event: str | None
+    actor: str | None = Field(description="the part that wrote it")
+    event: str | None = Field(description="set for what a monitor may look for")
     request_id: str | None
 
 
@@ -36,18 +37,20 @@ class LogBuffer(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.addFilter(ContextFilter())
-        self._records: deque[LogRecord] = deque(maxlen=MAX_RECORDS)
+        self._records: deque[LogEntry] = deque(maxlen=MAX_RECORDS)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record. Errors of its formatting go to `logging`'s own error handling."""
         try:
             fields = formats.context_fields(record)
+            # A file's name may have half characters, which no JSON holds.
+            message = record.getMessage().encode(errors="backslashreplace").decode()
             self._records.append(
-                LogRecord(
+                LogEntry(
                     at=datetime.fromtimestamp(record.created, UTC),
                     level=record.levelname.lower(),
                     logger=record.name,
-                    message=formats.shorten(record.getMessage(), LONGEST_MESSAGE),
+                    message=formats.shorten(message, LONGEST_MESSAGE),
                     actor=next(iter(fields.get("actor", [])), None),
                     event=next(iter(fields.get("event", [])), None),
                     request_id=next(iter(fields.get("request_id", [])), None),
@@ -56,11 +59,11 @@ class LogBuffer(logging.Handler):
         except Exception:  # noqa: BLE001 - as every handler of `logging`: it must not raise
             self.handleError(record)
 
-    def find(self, *, level: str, text: str, limit: int) -> list[LogRecord]:
+    def find(self, *, level: str, text: str, limit: int) -> list[LogEntry]:
         """Return the newest records from `level` on with `text` in them, newest first."""
         least = logging.getLevelNamesMapping()[level.upper()]
         wanted = text.casefold()
-        found: list[LogRecord] = []
+        found: list[LogEntry] = []
         for record in reversed(tuple(self._records)):
             if len(found) == limit:
                 break

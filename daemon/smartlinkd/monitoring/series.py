@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import trio
 from prometheus_client import Counter, Histogram
+from pydantic import Field
+
+from smartlinkd.wire import Timestamp
 
 SeriesName = Literal["conversions", "submit_seconds", "memory_bytes", "restarts"]
 
@@ -25,10 +28,10 @@ Measure = Callable[[], float | None]
 
 @dataclass(frozen=True, slots=True)
 class SeriesPoint:
-    """One measurement; `value` is None where there was nothing to measure."""
+    """One measurement."""
 
-    at: datetime
-    value: float | None
+    at: Timestamp
+    value: Annotated[float | None, Field(description="null where there was nothing to measure")]
 
 
 @dataclass

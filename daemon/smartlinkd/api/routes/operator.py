@@ -16,9 +16,9 @@ from smartlinkd.api.operations import Api
 from smartlinkd.api.schemas import ClearedResponse, DoneResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
 from smartlinkd.errors import Unavailable
-from smartlinkd.monitoring.log_buffer import MAX_RECORDS
-from smartlinkd.monitoring.series import HOURS, SeriesName
-from smartlinkd.wire import Body, In, Parameters, Timestamp
+from smartlinkd.monitoring.log_buffer import MAX_RECORDS, LogEntry
+from smartlinkd.monitoring.series import HOURS, SeriesName, SeriesPoint
+from smartlinkd.wire import In, Parameters
 
 MAX_TEXT: Final = 200
 """Characters of the text that log records are searched for."""
@@ -46,18 +46,6 @@ class LogAsked(Parameters):
     ] = 100
 
 
-class LogEntry(Body):
-    """One record of the daemon's log."""
-
-    at: Timestamp
-    level: str
-    logger: str
-    message: str
-    actor: Annotated[str | None, Field(description="the part that wrote it")]
-    event: Annotated[str | None, Field(description="set for what a monitor may look for")]
-    request_id: str | None
-
-
 class LogResponse(DoneResponse):
     records: Annotated[list[LogEntry], Field(description="newest first")]
 
@@ -67,11 +55,6 @@ class SeriesAsked(Parameters):
     hours: Annotated[
         float, In("query"), Field(gt=0, le=HOURS, description="how far back, in hours")
     ] = HOURS
-
-
-class SeriesPoint(Body):
-    at: Timestamp
-    value: Annotated[float | None, Field(description="null where there was nothing to measure")]
 
 
 class SeriesResponse(DoneResponse):
@@ -152,7 +135,7 @@ def add(api: Api, guards: Guards, services: Services) -> None:
     async def log(_: Visitor, asked: LogAsked) -> LogResponse:
         """Show the last records of the log. The daemon keeps 500 of them in memory."""
         found = services.log_buffer.find(level=asked.level, text=asked.q, limit=asked.limit)
-        return LogResponse.model_validate({"records": found}, from_attributes=True)
+        return LogResponse(records=found)
 
     @api.operation("GET", "/api/series", access=guards.session, asks=SeriesAsked, ok=SeriesResponse)
     async def series(_: Visitor, asked: SeriesAsked) -> SeriesResponse:
@@ -163,6 +146,4 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         the browser in a minute.
         """
         points = services.recorder.points(asked.name, hours=asked.hours)
-        return SeriesResponse.model_validate(
-            {"name": asked.name, "points": points}, from_attributes=True
-        )
+        return SeriesResponse(name=asked.name, points=points)
