@@ -1,6 +1,6 @@
 """The page's libraries: vendored from npm, unchanged, and listed in `vendor/vendor.json`.
 
-`python -m smartlinkd.web.libraries` (`./run vendor`) fetches the listed versions with `npm pack`,
+`python -m smartlinkd.web.libraries` (`./run vendor`) fetches the listed versions with npm,
 copies their files and writes their digests. To move to another version, edit it in the list first.
 """
 
@@ -11,7 +11,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,44 +76,35 @@ def renew() -> None:
     Raises:
         subprocess.CalledProcessError: npm could not fetch a package.
         ValueError: a package names another licence than the list.
-        KeyError: a package lacks a file of the list.
+        FileNotFoundError: a package lacks a file of the list.
     """
     vendored = read_list()
-    for library in vendored.libraries:
-        _renew(library)
+    wanted = [f"{library.name}@{library.version}" for library in vendored.libraries]
+    with tempfile.TemporaryDirectory() as folder:
+        # npm checks the packages against the integrity that its registry tells.
+        command = [shutil.which("npm") or "npm", "install", "--ignore-scripts", "--prefix", folder]
+        subprocess.run([*command, *wanted], check=True, capture_output=True)  # noqa: S603
+        for library in vendored.libraries:
+            _copy(library, Path(folder, "node_modules", library.name))
     text = vendored.model_dump_json(indent=2, exclude_none=True)
     LIST.write_text(text + "\n", encoding="utf-8")
 
 
-def _renew(library: Library) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = f"{library.name}@{library.version}"
-        # npm checks the package against the integrity that its registry tells.
-        command = [shutil.which("npm") or "npm", "pack", "--json", "--pack-destination", folder]
-        subprocess.run([*command, wanted], check=True, capture_output=True)  # noqa: S603
-        [package] = Path(folder).glob("*.tgz")
-        with tarfile.open(package) as archive:
-            about = json.loads(_content(archive, "package.json"))
-            if about["license"] != library.licence:
-                raise ValueError(f"{wanted}: its licence is {about['license']}; look at it first")
-            for file in library.files:
-                content = _content(archive, file.packed)
-                place = FOLDER / file.path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(content)
-                file.sha512 = digest(content)
-    print(f"{wanted}: {len(library.files)} files")
-
-
-def _content(archive: tarfile.TarFile, name: str) -> bytes:
-    found = archive.extractfile(f"package/{name}")
-    if found is None:
-        raise KeyError(name)
-    return found.read()
+def _copy(library: Library, package: Path) -> None:
+    licence = json.loads((package / "package.json").read_bytes())["license"]
+    if licence != library.licence:
+        raise ValueError(f"{library.name}: its licence is {licence}; look at it first")
+    for file in library.files:
+        content = (package / file.packed).read_bytes()
+        place = FOLDER / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        file.sha512 = digest(content)
+    print(f"{library.name}@{library.version}: {len(library.files)} files")
 
 
 if __name__ == "__main__":
     try:
         renew()
     except subprocess.CalledProcessError as failure:
-        sys.exit(f"npm pack failed: {failure.stderr.decode()}")
+        sys.exit(f"npm failed: {failure.stderr.decode()}")
