@@ -6,9 +6,8 @@ HTTP request. A tool calls the daemon's own app inside the process, with the key
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, MutableMapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from contextlib import ExitStack
 from typing import Any, Final, cast
 
 import httpx
@@ -35,19 +34,11 @@ _API: Final = "smartlinkd.api"
 Message = MutableMapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Session:
-    """One run of the SDK's transport, and the tasks of its requests."""
-
-    manager: StreamableHTTPSessionManager
-    nursery: trio.Nursery
-
-
 class McpActor:
     """Runs the SDK's transport. Requests get 503 while it restarts."""
 
     def __init__(self) -> None:
-        self._session: _Session | None = None
+        self._start: Callable[..., None] | None = None  # of a request's task; None while down
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run as one instance."""
@@ -59,11 +50,11 @@ class McpActor:
         )
         try:
             async with manager.run(), trio.open_nursery() as nursery:
-                self._session = _Session(manager, nursery)
+                self._start = lambda *request: nursery.start_soon(_run, manager, *request)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
-            self._session = None
+            self._start = None
 
     def add_to(self, app: GuardedQuart, services: Services) -> None:
         """Serve `PATH` in an app. Only POST: without sessions there is nothing to GET or DELETE."""
@@ -96,7 +87,7 @@ class McpActor:
         Raises:
             Unavailable: the transport is being restarted.
         """
-        if self._session is None:
+        if self._start is None:
             raise Unavailable("MCP is being started; try again", retry_after=RETRY_S)
         send, receive = trio.open_memory_channel[Message](0)
         scope = {
@@ -110,9 +101,10 @@ class McpActor:
             ],
             _API: api,
         }
-        # Left when the request's task ends, whatever ends it.
-        cancel = hold_until_answered(_cancelled_at_exit())
-        self._session.nursery.start_soon(_run, self._session.manager, scope, body, send, cancel)
+        cancel = trio.CancelScope()
+        # Called when the request's task ends, whatever ends it.
+        hold_until_answered(ExitStack()).callback(cancel.cancel)
+        self._start(scope, body, send, cancel)
         try:
             start = await receive.receive()
         except trio.EndOfChannel:
@@ -138,15 +130,6 @@ def _in_process(app: GuardedQuart, address: str) -> httpx.ASGITransport:
         await app(scope, cast(Any, messages), send)
 
     return httpx.ASGITransport(answer, client=(address, 0))
-
-
-@contextmanager
-def _cancelled_at_exit() -> Iterator[trio.CancelScope]:
-    scope = trio.CancelScope()
-    try:
-        yield scope
-    finally:
-        scope.cancel()
 
 
 async def _run(

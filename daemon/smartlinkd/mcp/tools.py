@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import httpx
@@ -43,7 +43,6 @@ INSTRUCTIONS: Final = (
 )
 
 Answer = dict[str, JsonValue]
-A = TypeVar("A", bound="Arguments")
 Context = ServerRequestContext[Any, Any]
 
 
@@ -112,6 +111,9 @@ SubIds = Annotated[
 ]
 
 
+Run = Callable[[ToolApi, Any, Context], Awaitable[Answer]]
+
+
 class ConvertLinks(Arguments):
     links: Annotated[
         list[str],
@@ -127,10 +129,6 @@ class ConvertLinks(Arguments):
 class ConvertText(Arguments):
     text: Annotated[str, Field(description="a message with at most 15 links in it")]
     sub_ids: SubIds = []
-
-
-class Nothing(Arguments):
-    """The arguments of a tool that has none."""
 
 
 class History(Arguments):
@@ -151,15 +149,15 @@ class OneExecution(Arguments):
 
 
 @dataclass(frozen=True)
-class ToolSpec(Generic[A]):
+class ToolSpec:
     """A tool, the scope that a key needs for it, and its function."""
 
     name: str
     description: str
     scope: Scope
-    arguments: type[A]
-    run: Callable[[ToolApi, A, Context], Awaitable[Answer]]
-    is_read_only: bool = False
+    arguments: type[Arguments]
+    run: Run
+    is_read_only: bool
 
     async def call(self, api: ToolApi, given: Mapping[str, Any], context: Context) -> Answer:
         """Check the arguments and run. Raises `ToolFailed`."""
@@ -179,29 +177,59 @@ class ToolSpec(Generic[A]):
         )
 
 
-async def _convert_links(api: ToolApi, given: ConvertLinks, _: Context) -> Answer:
+TOOLS: Final[dict[str, ToolSpec]] = {}
+
+
+def _tool(
+    scope: Scope, arguments: type[Arguments] = Arguments, *, is_read_only: bool = False
+) -> Callable[[Run], Run]:
+    """Make a function a tool. Models read its name and its docstring."""
+
+    def add(run: Run) -> Run:
+        name, description = run.__name__, " ".join((run.__doc__ or "").split())
+        TOOLS[name] = ToolSpec(name, description, scope, arguments, run, is_read_only)
+        return run
+
+    return add
+
+
+@_tool("convert", ConvertLinks)
+async def convert_links(api: ToolApi, given: ConvertLinks, _: Context) -> Answer:
+    """Turn product links into the owner's affiliate short links, with product, price and
+    commission. A link that fails has failCode: 10 is no product link, 40300 means that the account
+    needs its owner.
+    """
     return await api.post("/api/convert", {"links": [*given.links], "subIds": [*given.sub_ids]})
 
 
-async def _convert_text(api: ToolApi, given: ConvertText, _: Context) -> Answer:
+@_tool("convert", ConvertText)
+async def convert_text(api: ToolApi, given: ConvertText, _: Context) -> Answer:
+    """Return a message with its product links replaced by affiliate short links."""
     return await api.post("/api/convert-text", {"text": given.text, "subIds": [*given.sub_ids]})
 
 
-async def _account_status(api: ToolApi, _: Nothing, __: Context) -> Answer:
+@_tool("status", is_read_only=True)
+async def account_status(api: ToolApi, _: Arguments, __: Context) -> Answer:
+    """Return the state of the marketplace account and its cookie, and what to do."""
     return await api.get("/api/account")
 
 
-async def _history(api: ToolApi, given: History, _: Context) -> Answer:
+@_tool("history", History, is_read_only=True)
+async def history(api: ToolApi, given: History, _: Context) -> Answer:
+    """Search the links that were converted, newest first."""
     query = {"q": given.q, "limit": str(given.limit), "from": given.since, "to": given.until}
     return await api.get("/api/history", query)
 
 
-async def _list_crews(api: ToolApi, _: Nothing, __: Context) -> Answer:
+@_tool("crews", is_read_only=True)
+async def list_crews(api: ToolApi, _: Arguments, __: Context) -> Answer:
+    """List the crews, with their inputs and what is wrong with them."""
     return await api.get("/api/crews")
 
 
-async def _run_crew(api: ToolApi, given: RunCrew, context: Context) -> Answer:
-    """Start an execution, report its tasks, and return its state at its end or after a minute."""
+@_tool("crews", RunCrew)
+async def run_crew(api: ToolApi, given: RunCrew, context: Context) -> Answer:
+    """Start a crew. Returns its result, or after a minute its kickoff_id."""
     base = _crew_path(given.crew)
     kickoff = await api.post(f"{base}/kickoff", {"inputs": given.inputs})
     kickoff_id = str(kickoff["kickoff_id"])
@@ -232,11 +260,15 @@ async def _run_crew(api: ToolApi, given: RunCrew, context: Context) -> Answer:
     return {**status, "note": f"{why}; ask execution_status with this kickoff_id, later"}
 
 
-async def _execution_status(api: ToolApi, given: OneExecution, _: Context) -> Answer:
+@_tool("crews", OneExecution, is_read_only=True)
+async def execution_status(api: ToolApi, given: OneExecution, _: Context) -> Answer:
+    """Return the state, the tasks and the result of an execution of a crew."""
     return await api.get(f"{_crew_path(given.crew)}/status/{quote(given.kickoff_id, safe='')}")
 
 
-async def _stop_execution(api: ToolApi, given: OneExecution, _: Context) -> Answer:
+@_tool("crews", OneExecution)
+async def stop_execution(api: ToolApi, given: OneExecution, _: Context) -> Answer:
+    """Stop an execution."""
     path = f"{_crew_path(given.crew)}/stop/{quote(given.kickoff_id, safe='')}"
     return await api.post(path, {})
 
@@ -259,8 +291,7 @@ async def _scopes_of(api: ToolApi) -> set[Scope]:
     return opened
 
 
-def _tool(name: str) -> ToolSpec[Any]:
-    """Return a tool. Raises `ToolFailed`."""
+def _find_tool(name: str) -> ToolSpec:
     tool = TOOLS.get(name)
     if tool is None:
         raise ToolFailed(f"there is no such tool; there are {', '.join(TOOLS)}")
@@ -273,69 +304,6 @@ def _crew_path(name: str) -> str:
 
 def _number(value: JsonValue) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-TOOLS: Final[Mapping[str, ToolSpec[Any]]] = {
-    tool.name: tool
-    for tool in (
-        ToolSpec(
-            "convert_links",
-            "Turn product links into the owner's affiliate short links, with product, price and "
-            "commission. A link that fails has failCode: 10 is no product link, 40300 means that "
-            "the account needs its owner.",
-            "convert",
-            ConvertLinks,
-            _convert_links,
-        ),
-        ToolSpec(
-            "convert_text",
-            "Return a message with its product links replaced by affiliate short links.",
-            "convert",
-            ConvertText,
-            _convert_text,
-        ),
-        ToolSpec(
-            "account_status",
-            "Return the state of the marketplace account and its cookie, and what to do.",
-            "status",
-            Nothing,
-            _account_status,
-            is_read_only=True,
-        ),
-        ToolSpec(
-            "history",
-            "Search the links that were converted, newest first.",
-            "history",
-            History,
-            _history,
-            is_read_only=True,
-        ),
-        ToolSpec(
-            "list_crews",
-            "List the crews, with their inputs and what is wrong with them.",
-            "crews",
-            Nothing,
-            _list_crews,
-            is_read_only=True,
-        ),
-        ToolSpec(
-            "run_crew",
-            "Start a crew. Returns its result, or after a minute its kickoff_id.",
-            "crews",
-            RunCrew,
-            _run_crew,
-        ),
-        ToolSpec(
-            "execution_status",
-            "Return the state, the tasks and the result of an execution of a crew.",
-            "crews",
-            OneExecution,
-            _execution_status,
-            is_read_only=True,
-        ),
-        ToolSpec("stop_execution", "Stop an execution.", "crews", OneExecution, _stop_execution),
-    )
-}
 
 
 def make_server(api_of: Callable[[Context], ToolApi]) -> Server[Any]:
@@ -354,7 +322,8 @@ def make_server(api_of: Callable[[Context], ToolApi]) -> Server[Any]:
 
     async def call_tool(context: Context, called: CallToolRequestParams) -> CallToolResult:
         try:
-            answer = await _tool(called.name).call(api_of(context), called.arguments or {}, context)
+            tool = _find_tool(called.name)
+            answer = await tool.call(api_of(context), called.arguments or {}, context)
         except ToolFailed as failure:
             content = TextContent(type="text", text=str(failure))
             return CallToolResult(content=[content], is_error=True)
