@@ -1,4 +1,4 @@
-"""Replacements for the daemon's sockets: the HTTP server and the control socket."""
+"""Replacements for the daemon's sockets, and its supervision tree without any."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from typing import Any
 import trio
 
 from smartlinkd.admin.control_socket import Commands
+from smartlinkd.app import tree
+from smartlinkd.config import Settings
+from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.http_server import GuardedQuart
+from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.net.client import HttpClient
+from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.systemd.environment import NO_SYSTEMD
+from smartlinkd.systemd.manager import ServiceManager
 from tests.fakes.network import Exchange, Json, ask_app, without_threads
 
 URL = "http://localhost"
@@ -23,6 +31,19 @@ URL = "http://localhost"
 def no_sockets() -> Any:
     """Return listeners without sockets."""
     return SimpleNamespace(main=(), crews={}, urls=(URL,), crew_urls={}, ports=frozenset())
+
+
+def build_tree(settings: Settings, http: HttpClient) -> Supervisor:
+    """Return the daemon's supervisor. `HttpApp` and `ControlSocket` have to be replaced already."""
+    return tree.build_supervisor(
+        settings,
+        http,
+        read_catalog(settings),
+        no_sockets(),
+        ServiceManager(NO_SYSTEMD),
+        log_buffer=LogBuffer(),
+        read_settings=None,
+    )
 
 
 class AsgiServer:

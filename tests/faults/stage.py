@@ -32,11 +32,9 @@ from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.config import build
-from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.errors import Unavailable
-from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.session import cookie_header
@@ -45,8 +43,6 @@ from smartlinkd.store.actor import Store
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
-from smartlinkd.systemd.environment import NO_SYSTEMD
-from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
@@ -54,7 +50,7 @@ from tests.fakes.machine import Machine
 from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.sockets import AsgiServer, Control, SentRequest, no_sockets, request
+from tests.faults.sockets import AsgiServer, Control, SentRequest, build_tree, request
 from tests.hygiene.tasks import daemon_tasks
 
 POLL_INTERVAL = 0.02  # seconds
@@ -301,16 +297,7 @@ class Stage:
             on_down=lambda _why: None,
         )
         http = HttpClient(httpx.MockTransport(lambda _: httpx.Response(404)))
-        catalog = read_catalog(self._settings)
-        self._supervisor = tree.build_supervisor(
-            self._settings,
-            http,
-            catalog,
-            no_sockets(),
-            ServiceManager(NO_SYSTEMD),
-            log_buffer=LogBuffer(),
-            read_settings=None,
-        )
+        self._supervisor = build_tree(self._settings, http)
 
     async def _supervise(
         self, around: trio.CancelScope, task_status: trio.TaskStatus[None]

@@ -104,7 +104,7 @@ def _is_in_execve(pid: int) -> bool:
     with suppress(OSError):
         if _read(f"/proc/{pid}/cmdline"):
             return False
-        return _alive(pid) and not int(_stat(pid)[6]) & KERNEL_THREAD
+        return _alive(pid) and not int(stat(pid)[6]) & KERNEL_THREAD
     return False
 
 
@@ -123,14 +123,14 @@ def _is_below(pid: int, ancestor: int) -> bool:
 def _status(pid: int) -> tuple[str, int]:
     """Return the process's state and parent; ("", 0) if it is gone."""
     with suppress(OSError):
-        state, parent, *_ = _stat(pid)
-        return state.decode(), int(parent)
+        state, parent, *_ = stat(pid)
+        return state, int(parent)
     return "", 0
 
 
-def _stat(pid: int) -> list[bytes]:
+def stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat from the state on; proc(5)."""
-    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def _read(path: str) -> bytes:

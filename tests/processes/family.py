@@ -9,6 +9,7 @@ from typing import Any
 
 from smartlinkd.processes.process_tree import ProcessTree, run_process_tree
 from tests.hygiene.folder import FOLDER
+from tests.hygiene.processes import stat
 
 ROOT = Path("/")
 SLEEP = ("/bin/sleep", "1000")
@@ -48,12 +49,6 @@ def running(pid: int) -> bool:
 
 def parent(pid: int) -> int:
     return int(stat(pid)[1])
-
-
-def stat(pid: int) -> list[str]:
-    """Return the fields from its state on; proc(5)."""
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    return text.rpartition(")")[2].split()
 
 
 def is_there(folder: Path) -> bool:

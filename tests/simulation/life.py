@@ -21,15 +21,11 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config import Settings
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.crews.catalog.catalog import read_catalog
-from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.supervisor import Escalated
-from smartlinkd.systemd.environment import NO_SYSTEMD
-from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
-from tests.faults.sockets import AsgiServer, Control, no_sockets
+from tests.faults.sockets import AsgiServer, Control, build_tree
 
 
 class DaemonRun:
@@ -53,16 +49,7 @@ class DaemonRun:
             patch.setattr(tree, "make_browser", recording("browser", makers.make_browser))
             patch.setattr(tree, "make_conversion", recording("conversion", makers.make_conversion))
             patch.setattr(tree, "make_crews", recording("crews", makers.make_crews))
-            catalog = read_catalog(settings)
-            self.supervisor = tree.build_supervisor(
-                settings,
-                http,
-                catalog,
-                no_sockets(),
-                ServiceManager(NO_SYSTEMD),
-                log_buffer=LogBuffer(),
-                read_settings=None,
-            )
+            self.supervisor = build_tree(settings, http)
         self.directory = settings.state.directory
         self.serving = False
         self.ended = trio.Event()

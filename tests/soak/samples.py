@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.hygiene.processes import stat
 from tests.soak.memory import memory_of
 
 Json = dict[str, Any]
@@ -71,7 +72,7 @@ def reapers(daemon: int) -> list[int]:
 
 def tree(chromium: int) -> list[int]:
     """Return the processes of a Chromium: they stay in the session of its main process."""
-    return [pid for pid, stat in _stats() if int(stat[3]) == chromium and stat[0] != "Z"]
+    return [pid for pid, found in _stats() if int(found[3]) == chromium and found[0] != "Z"]
 
 
 def renderers(chromium: int) -> list[int]:
@@ -86,7 +87,7 @@ def renderers(chromium: int) -> list[int]:
 
 def children(parent: int) -> list[int]:
     """Return the child processes that have not ended."""
-    return [pid for pid, stat in _stats() if int(stat[1]) == parent and stat[0] != "Z"]
+    return [pid for pid, found in _stats() if int(found[1]) == parent and found[0] != "Z"]
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -95,11 +96,11 @@ def processes_of(folder: Path) -> list[int]:
     Chromium and workers have their home there, and reapers their working directory.
     """
     mark, found = f"HOME={folder}".encode(), []
-    for pid, stat in _stats():
+    for pid, (state, *_) in _stats():
         with suppress(OSError):
             works_below = Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder)
             if works_below or mark in Path(f"/proc/{pid}/environ").read_bytes():
-                found += [] if stat[0] == "Z" else [pid]
+                found += [] if state == "Z" else [pid]
     return found
 
 
@@ -121,7 +122,7 @@ def _memory(pid: int) -> float:
 
 
 def _started(pid: int) -> int:
-    return int(_stat(pid)[19])
+    return int(stat(pid)[19])
 
 
 def _stats() -> Iterator[tuple[int, list[str]]]:
@@ -129,11 +130,7 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         if name.isdigit():
             with suppress(OSError):
-                yield int(name), _stat(int(name))
-
-
-def _stat(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                yield int(name), stat(int(name))
 
 
 def _entries(folder: str) -> int:
