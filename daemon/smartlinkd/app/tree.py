@@ -335,7 +335,7 @@ def _recorder(components: Components, snapshot: Callable[[], list[ChildSnapshot]
             "conversions": increase(counted(components.conversion.answered, code="0")),
             "submit_seconds": mean_of(components.conversion.timings.submit),
             "memory_bytes": resident_bytes,
-            "restarts": increase(restarts, begin=0),
+            "restarts": increase(restarts),
         }
     )
 

@@ -51,11 +51,7 @@ class Connection:
         on_wait: Callable[[float, str], None] | None,
         transport: httpx.BaseTransport | None,
     ) -> None:
-        """Open no connection yet. The parameters are those of `Smartlinkd`.
-
-        Raises:
-            ClientError: the address or the key cannot be one.
-        """
+        """The parameters and errors are those of `Smartlinkd`."""
         self.url = checked_url(url, allow_http=allow_http)
         self._on_wait = on_wait
         self._has_answered = False

@@ -27,13 +27,8 @@ from smartlinkd.nurseries import describe
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"
 
-_PRIORITIES: Final = (  # by Python's levels; syslog(3)
-    (logging.CRITICAL, 2),
-    (logging.ERROR, 3),
-    (logging.WARNING, 4),
-    (logging.INFO, 6),
-)
-_DEBUG: Final = 7
+_PRIORITIES: Final = {50: 2, 40: 3, 30: 4, 20: 6, 10: 7}
+"""syslog(3)'s by Python's levels."""
 
 
 def is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -71,7 +66,7 @@ def encode_entry(record: logging.LogRecord) -> bytes:
 
 def priority(level: int) -> int:
     """Return the syslog priority of a logging level."""
-    return next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
+    return _PRIORITIES[min(max(level // 10 * 10, 10), 50)]
 
 
 def _encode_field(name: str, value: str) -> bytes:

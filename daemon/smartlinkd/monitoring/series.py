@@ -58,12 +58,9 @@ class Recorder:
         return [point for point in self._points.get(name, ()) if point.at >= begin]
 
 
-def increase(total: Callable[[], float], *, begin: float | None = None) -> Callable[[], float]:
-    """Return a measure of what a total has grown by since the last measurement.
-
-    The first one is beside `begin`, or, when that is None, beside what the total is now.
-    """
-    last = total() if begin is None else begin
+def increase(total: Callable[[], float]) -> Callable[[], float]:
+    """Return a measure of what a total has grown by since the last measurement, at first from 0."""
+    last = 0.0
 
     def measure() -> float:
         nonlocal last
