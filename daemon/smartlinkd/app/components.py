@@ -23,11 +23,7 @@ from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, PortalTabs
 from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.conversion.service import (
-    ConversionService,
-    ConversionSetup,
-    ignore,
-)
+from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import LinkSource, ProductSource
 from smartlinkd.crews.catalog.catalog import Catalog, longest_read_s, read_catalog
 from smartlinkd.crews.executor import Executor
@@ -120,7 +116,7 @@ def make_conversion(
     browser: Browser | None,
     pauses: PauseStore,
     *,
-    history: History | None = None,
+    history: History,
 ) -> ConversionService:
     """Return the conversion service with the configured sources. `history` keeps its results."""
 
@@ -144,7 +140,7 @@ def make_conversion(
             on_account_changed=notifier.report_account,
             on_account_replaced=notifier.report_replaced_account,
             on_cookie_missing=notifier.report_missing_cookie,
-            on_converted=history.keep if history is not None else ignore,
+            on_converted=history.keep,
         )
     )
     return service

@@ -112,7 +112,7 @@ def add(api: Api, guards: Guards, services: Services) -> None:
     )
     async def clear_account(_: Client) -> ClearedResponse:
         """End every pause. Call it after the portal's question was answered in a browser."""
-        return ClearedResponse(cleared=await services.operator.clear_accounts())
+        return ClearedResponse(cleared=await services.conversion.clear_accounts())
 
     @api.operation("GET", "/api/status", access=guards.scoped("status"), ok=StatusReport)
     async def status(_: Client) -> StatusReport:
