@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from smartlinkd.sandbox.faults import Behaviour, Fault
+from smartlinkd.sandbox.faults import Fault
 from smartlinkd.sandbox.session import affiliate_id
 from smartlinkd.sandbox.shortlinks import product_behind
 from smartlinkd.validation import describe_errors
@@ -42,10 +42,10 @@ _STAMPED_PATH = 3
 
 _OTHER_ACCOUNT = "999"
 _FAIL_CODES = {
-    Behaviour.FAIL_1: UNKNOWN,
-    Behaviour.FAIL_2: INVALID_LINK,
-    Behaviour.FAIL_3: INVALID_SUB_ID,
-    Behaviour.FAIL_99: 99,
+    "unknown": UNKNOWN,
+    "invalid_link": INVALID_LINK,
+    "invalid_sub_id": INVALID_SUB_ID,
+    "code_99": 99,
 }
 
 Json = dict[str, Any]
@@ -145,10 +145,10 @@ def row_of(param: LinkParam, *, account: str, origins: Origins, fault: Fault | N
         return _failed_row(_FAIL_CODES[fault.behaviour])
     strangers = long_link(shop_id, item_id, _OTHER_ACCOUNT, sub_ids, origins)
     faulty = {
-        Behaviour.NULL_CODE: good | {"failCode": None},
-        Behaviour.NO_SHORT_LINK: good | {"shortLink": ""},
-        Behaviour.OTHER_ACCOUNT: good | {"longLink": strangers},
-        Behaviour.OTHER_ITEM: _good_row(shop_id, item_id + 1, account, sub_ids, origins),
+        "null_code": good | {"failCode": None},
+        "no_short_link": good | {"shortLink": ""},
+        "other_account": good | {"longLink": strangers},
+        "other_item": _good_row(shop_id, item_id + 1, account, sub_ids, origins),
     }
     return faulty.get(fault.behaviour)
 

@@ -31,153 +31,100 @@ class Point(Enum):
     ESTIMATE = "estimate"
 
 
-class Behaviour(Enum):
-    """A wrong behaviour. Its value is the last part of the fault's name."""
-
-    # in place of an answer in JSON; some in place of a page, too
-    REFUSED_401 = "401"
-    REFUSED_403 = "403"
-    BUSY_429 = "429"
-    BROKEN_500 = "500"
-    HTML = "html"
-    LOGGED_OUT = "logged_out"
-    LOGGED_OUT_NUMERIC = "logged_out_numeric"
-    HUMAN_CHECK = "human_check"
-    HUMAN_CHECK_BARE = "human_check_bare"
-    NULL = "null"
-    SLOW = "slow"
-    TRUNCATED = "truncated"
-    CUT = "cut"
-    RESET = "reset"
-    TO_LOGIN = "login_redirect"
-    CAPTCHA = "captcha"
-    # a whole answer to a submit
-    GRAPHQL_ERROR = "graphql_error"
-    NULL_ROWS = "null_rows"
-    SHORT_ROWS = "short_rows"
-    # one row of it
-    FAIL_1 = "unknown"
-    FAIL_2 = "invalid_link"
-    FAIL_3 = "invalid_sub_id"
-    FAIL_99 = "code_99"
-    NULL_CODE = "null_code"
-    NO_SHORT_LINK = "no_short_link"
-    OTHER_ACCOUNT = "other_account"
-    OTHER_ITEM = "other_item"
-    # a page
-    LOGIN_BY_SCRIPT = "login_script"
-    LOGIN_IN_PLACE = "login_in_place"
-    TRAFFIC = "traffic"
-    CHECK_IN_JSON = "check_in_json"
-    CHECK_IN_FRAME = "check_in_frame"
-    CHECK_IN_WINDOW = "check_in_window"
-    CHECK_AFTERWARDS = "check_afterwards"
-    WITHOUT_FORM = "without_form"
-    ENDLESS = "endless"
-    HANG = "hang"
-    HANG_ON_SUBMIT = "hang_on_submit"
-    ALERT = "alert"
-    # the session as a whole
-    LOST = "lost"
-    LOST_SOFTLY = "lost_softly"
-    FROZEN = "frozen"
-    # the Open API
-    BAD_SIGNATURE = "10020"
-    RATE_LIMIT = "10030"
-    NO_ACCESS = "10035"
-
-
 @dataclass(frozen=True)
 class Fault:
     """One fault. `item` and `account` are its magic numbers, if it has them."""
 
     name: str
     point: Point
-    behaviour: Behaviour
+    behaviour: str
     shows: str
     item: int | None = None
     account: str | None = None
 
 
-_Table = tuple[tuple[int, Behaviour, str], ...]
-"""The last digits of the magic numbers, the behaviour, and a description of it."""
+_Table = tuple[tuple[int, str, str], ...]
+"""The last digits of the magic numbers, the behaviour, and a description of it.
+
+The behaviour is what goes wrong, and the last part of the fault's name.
+"""
 
 _ANSWERS: _Table = (
-    (1, Behaviour.REFUSED_401, "status 401"),
-    (2, Behaviour.REFUSED_403, "status 403"),
-    (3, Behaviour.BUSY_429, "status 429 with Retry-After"),
-    (4, Behaviour.BROKEN_500, "status 500"),
-    (5, Behaviour.HTML, "an HTML page with status 200 where JSON is due"),
-    (6, Behaviour.LOGGED_OUT, "status 200 and is_login false with error 90309999"),
-    (7, Behaviour.LOGGED_OUT_NUMERIC, "the same with numbers for keys"),
-    (8, Behaviour.HUMAN_CHECK, "error 90309999 with is_login true: a person is asked for"),
-    (9, Behaviour.HUMAN_CHECK_BARE, "error 90309999 without is_login: the same"),
-    (10, Behaviour.NULL, "data is null"),
-    (11, Behaviour.SLOW, "no answer in any reasonable time"),
-    (12, Behaviour.TRUNCATED, "JSON that ends half-way in a complete response"),
-    (13, Behaviour.CUT, "the connection is reset half-way through the body"),
-    (14, Behaviour.RESET, "the connection is reset before a byte of the answer"),
-    (15, Behaviour.TO_LOGIN, "HTTP redirect to the login page"),
-    (16, Behaviour.CAPTCHA, "HTTP redirect to /verify/captcha"),
+    (1, "401", "status 401"),
+    (2, "403", "status 403"),
+    (3, "429", "status 429 with Retry-After"),
+    (4, "500", "status 500"),
+    (5, "html", "an HTML page with status 200 where JSON is due"),
+    (6, "logged_out", "status 200 and is_login false with error 90309999"),
+    (7, "logged_out_numeric", "the same with numbers for keys"),
+    (8, "human_check", "error 90309999 with is_login true: a person is asked for"),
+    (9, "human_check_bare", "error 90309999 without is_login: the same"),
+    (10, "null", "data is null"),
+    (11, "slow", "no answer in any reasonable time"),
+    (12, "truncated", "JSON that ends half-way in a complete response"),
+    (13, "cut", "the connection is reset half-way through the body"),
+    (14, "reset", "the connection is reset before a byte of the answer"),
+    (15, "login_redirect", "HTTP redirect to the login page"),
+    (16, "captcha", "HTTP redirect to /verify/captcha"),
 )
 
 _SUBMITS: _Table = (
-    (121, Behaviour.GRAPHQL_ERROR, "GraphQL's own errors, no data"),
-    (122, Behaviour.NULL_ROWS, "batchCustomLink is null"),
-    (123, Behaviour.SHORT_ROWS, "the last row is missing"),
+    (121, "graphql_error", "GraphQL's own errors, no data"),
+    (122, "null_rows", "batchCustomLink is null"),
+    (123, "short_rows", "the last row is missing"),
 )
 
 _ROWS: _Table = (
-    (2, Behaviour.FAIL_2, "failCode 2"),
-    (1, Behaviour.FAIL_1, "failCode 1"),
-    (3, Behaviour.FAIL_3, "failCode 3"),
-    (99, Behaviour.FAIL_99, "failCode 99, which nobody has documented"),
-    (10, Behaviour.NULL, "the row is null"),
-    (11, Behaviour.NULL_CODE, "a good row whose failCode is null"),
-    (12, Behaviour.NO_SHORT_LINK, "failCode 0 with an empty shortLink"),
-    (13, Behaviour.OTHER_ACCOUNT, "a longLink that earns for somebody else"),
-    (14, Behaviour.OTHER_ITEM, "a longLink for another item"),
+    (2, "invalid_link", "failCode 2"),
+    (1, "unknown", "failCode 1"),
+    (3, "invalid_sub_id", "failCode 3"),
+    (99, "code_99", "failCode 99, which nobody has documented"),
+    (10, "null", "the row is null"),
+    (11, "null_code", "a good row whose failCode is null"),
+    (12, "no_short_link", "failCode 0 with an empty shortLink"),
+    (13, "other_account", "a longLink that earns for somebody else"),
+    (14, "other_item", "a longLink for another item"),
 )
 
 _PAGES: _Table = (
-    (1, Behaviour.TO_LOGIN, "HTTP redirect to the login page"),
-    (2, Behaviour.LOGIN_BY_SCRIPT, "status 200, then a script goes to login"),
-    (3, Behaviour.LOGIN_IN_PLACE, "status 200, a login form on the page"),
-    (4, Behaviour.CAPTCHA, "HTTP redirect to /verify/captcha"),
-    (5, Behaviour.TRAFFIC, "HTTP redirect to /verify/traffic"),
-    (7, Behaviour.WITHOUT_FORM, "the page has no form on it"),
-    (8, Behaviour.ENDLESS, "the page never finishes arriving"),
-    (9, Behaviour.HANG, "the page falls into an endless loop once shown"),
-    (10, Behaviour.HANG_ON_SUBMIT, "an endless loop on pressing the button"),
-    (11, Behaviour.ALERT, "the page opens an alert()"),
-    (12, Behaviour.BROKEN_500, "status 500"),
-    (13, Behaviour.SLOW, "no answer in any reasonable time"),
-    (14, Behaviour.RESET, "the connection is reset"),
-    (15, Behaviour.CHECK_IN_JSON, "JSON instead: status 403, error 90309999, is_login true"),
-    (16, Behaviour.CHECK_IN_FRAME, "the button opens a frame with /verify/captcha, no submit"),
-    (17, Behaviour.CHECK_IN_WINDOW, "the button opens a window with /verify/captcha, no submit"),
-    (18, Behaviour.CHECK_AFTERWARDS, "after a good submit a script goes to /verify/captcha"),
+    (1, "login_redirect", "HTTP redirect to the login page"),
+    (2, "login_script", "status 200, then a script goes to login"),
+    (3, "login_in_place", "status 200, a login form on the page"),
+    (4, "captcha", "HTTP redirect to /verify/captcha"),
+    (5, "traffic", "HTTP redirect to /verify/traffic"),
+    (7, "without_form", "the page has no form on it"),
+    (8, "endless", "the page never finishes arriving"),
+    (9, "hang", "the page falls into an endless loop once shown"),
+    (10, "hang_on_submit", "an endless loop on pressing the button"),
+    (11, "alert", "the page opens an alert()"),
+    (12, "500", "status 500"),
+    (13, "slow", "no answer in any reasonable time"),
+    (14, "reset", "the connection is reset"),
+    (15, "check_in_json", "JSON instead: status 403, error 90309999, is_login true"),
+    (16, "check_in_frame", "the button opens a frame with /verify/captcha, no submit"),
+    (17, "check_in_window", "the button opens a window with /verify/captcha, no submit"),
+    (18, "check_afterwards", "after a good submit a script goes to /verify/captcha"),
 )
 
 _SESSIONS: _Table = (
-    (301, Behaviour.LOST, "pages redirect to login, calls answer 401"),
-    (302, Behaviour.LOST_SOFTLY, "pages go to login by script, calls say is_login false"),
-    (303, Behaviour.HUMAN_CHECK, "pages redirect to /verify/captcha, calls say error 90309999"),
-    (6, Behaviour.FROZEN, "the form is disabled, calls answer GraphQL's own errors"),
+    (301, "lost", "pages redirect to login, calls answer 401"),
+    (302, "lost_softly", "pages go to login by script, calls say is_login false"),
+    (303, "human_check", "pages redirect to /verify/captcha, calls say error 90309999"),
+    (6, "frozen", "the form is disabled, calls answer GraphQL's own errors"),
 )
 
 _OPEN_API: _Table = (
-    (10020, Behaviour.BAD_SIGNATURE, "error 10020, invalid signature"),
-    (10030, Behaviour.RATE_LIMIT, "error 10030, rate limit"),
-    (10035, Behaviour.NO_ACCESS, "error 10035, no access to the API"),
-    (500, Behaviour.BROKEN_500, "status 500"),
-    (408, Behaviour.SLOW, "no answer in any reasonable time"),
+    (10020, "10020", "error 10020, invalid signature"),
+    (10030, "10030", "error 10030, rate limit"),
+    (10035, "10035", "error 10035, no access to the API"),
+    (500, "500", "status 500"),
+    (408, "slow", "no answer in any reasonable time"),
 )
 
 _ESTIMATES: _Table = (
-    (301, Behaviour.BROKEN_500, "status 500"),
-    (302, Behaviour.HTML, "an HTML page with status 200"),
-    (303, Behaviour.SLOW, "no answer in any reasonable time"),
+    (301, "500", "status 500"),
+    (302, "html", "an HTML page with status 200"),
+    (303, "slow", "no answer in any reasonable time"),
 )
 
 _OTHER_NAMES = {"session_human_check": "human_check", "session_frozen": "account_frozen"}
@@ -188,7 +135,7 @@ def _faults(
 ) -> Iterator[Fault]:
     """Yield the faults of a table. `items` and `accounts` are added to get the magic numbers."""
     for number, behaviour, shows in table:
-        name = f"{point.value}_{behaviour.value}"
+        name = f"{point.value}_{behaviour}"
         item = None if items is None else items + number
         account = None if accounts is None else str(accounts + number)
         yield Fault(_OTHER_NAMES.get(name, name), point, behaviour, shows, item, account)

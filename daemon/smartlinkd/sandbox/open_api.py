@@ -20,7 +20,7 @@ from quart import Response, request
 
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
-from smartlinkd.sandbox.faults import FAULTS, Behaviour, Point
+from smartlinkd.sandbox.faults import FAULTS, Point
 from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
@@ -124,9 +124,9 @@ async def _answer(state: SandboxState) -> Response:
     fault = state.due(Point.OPEN_API, account=app_id)
     if fault is None:
         return as_json(good)
-    if fault.behaviour in (Behaviour.BROKEN_500, Behaviour.SLOW):
+    if fault.behaviour in ("500", "slow"):
         return await faulty_answer(fault.behaviour, state, good)
-    raise _Refused(int(fault.behaviour.value))
+    raise _Refused(int(fault.behaviour))
 
 
 def _run(body: bytes, app_id: str, state: SandboxState) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: SandboxState
     if not all(isinstance(value, str) and _SUB_ID.fullmatch(value) for value in sub_ids):
         raise _Refused(11001, "subIds: invalid sub id")
     if fault := state.due(Point.ROW, items=[target[1]]):
-        raise _Refused(11001 if fault.behaviour is Behaviour.FAIL_2 else 10000)
+        raise _Refused(11001 if fault.behaviour == "invalid_link" else 10000)
     state.counters["open api links"] += 1
     return {"shortLink": _short_link(state, app_id, *target, sub_ids)}
 

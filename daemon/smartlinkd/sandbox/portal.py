@@ -26,7 +26,7 @@ from smartlinkd.sandbox.batch import (
     short_code,
     target_of,
 )
-from smartlinkd.sandbox.faults import Behaviour, Point
+from smartlinkd.sandbox.faults import Point
 from smartlinkd.sandbox.open_api import add_estimate, add_open_api
 from smartlinkd.sandbox.products import portal_offer, product_of
 from smartlinkd.sandbox.session import PortalSession, session_of
@@ -94,34 +94,34 @@ async def _page(state: SandboxState, template: str, **facts: Any) -> Answer:
         return redirect(login_url(state))
     fault = state.due(Point.SESSION, account=session.account)
     fault = fault or state.due(Point.PAGE, account=session.account)
-    behaviour = fault.behaviour if fault else None
+    behaviour = fault.behaviour if fault else ""
     if instead := await _instead_of_page(behaviour, state):
         return instead
-    if behaviour is Behaviour.SLOW:
+    if behaviour == "slow":
         await state.hold_back()
-    if behaviour is Behaviour.LOST_SOFTLY:
-        behaviour = Behaviour.LOGIN_BY_SCRIPT
+    if behaviour == "lost_softly":
+        behaviour = "login_script"
     page = await render_template(
         template,
-        behaviour=behaviour.value if behaviour else "",
+        behaviour=behaviour,
         login_url=login_url(state),
         **facts,
     )
-    if behaviour is Behaviour.ENDLESS:
+    if behaviour == "endless":
         return endless_page(page[: page.index("<main")], state)
     return Response(page, content_type="text/html; charset=utf-8")
 
 
-async def _instead_of_page(behaviour: Behaviour | None, state: SandboxState) -> Answer | None:
-    if behaviour in (Behaviour.LOST, Behaviour.TO_LOGIN):
+async def _instead_of_page(behaviour: str, state: SandboxState) -> Answer | None:
+    if behaviour in ("lost", "login_redirect"):
         return redirect(login_url(state))
-    if behaviour in (Behaviour.HUMAN_CHECK, Behaviour.CAPTCHA):
+    if behaviour in ("human_check", "captcha"):
         return to_check(state, "captcha")
-    if behaviour is Behaviour.TRAFFIC:
+    if behaviour == "traffic":
         return to_check(state, "traffic")
-    if behaviour is Behaviour.BROKEN_500:
+    if behaviour == "500":
         return Response("<!doctype html><title>500</title><h1>500</h1>", status=500)
-    if behaviour in (Behaviour.CHECK_IN_JSON, Behaviour.RESET):
+    if behaviour in ("check_in_json", "reset"):
         return await faulty_answer(behaviour, state, None)
     return None
 
@@ -155,13 +155,13 @@ async def _signed_in(state: SandboxState) -> PortalSession | Response:
     """Return the session of a call, or the answer to a call without a good one."""
     session = session_of(request.cookies)
     if session is None:
-        return await faulty_answer(Behaviour.REFUSED_401, state, None)
+        return await faulty_answer("401", state, None)
     fault = state.due(Point.SESSION, account=session.account)
     if fault is None:
         return session
     of_calls = {
-        Behaviour.LOST: Behaviour.REFUSED_401,
-        Behaviour.LOST_SOFTLY: Behaviour.LOGGED_OUT,
+        "lost": "401",
+        "lost_softly": "logged_out",
     }
     return await faulty_answer(of_calls.get(fault.behaviour, fault.behaviour), state, None)
 
@@ -199,9 +199,9 @@ async def _submit(state: SandboxState, session: PortalSession) -> Response:
         entry.outcome = "rows" if fault is None else fault.name
         if fault is None:
             return _rows_answer(rows)
-        if fault.behaviour is Behaviour.SHORT_ROWS:
+        if fault.behaviour == "short_rows":
             return _rows_answer(rows[:-1])
-        if fault.behaviour is Behaviour.NULL_ROWS:
+        if fault.behaviour == "null_rows":
             return _rows_answer(None)
         good = {"data": {"batchCustomLink": rows}}
         return await faulty_answer(fault.behaviour, state, good)

@@ -25,7 +25,6 @@ from werkzeug.wrappers import Response as Redirect
 
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.sandbox.faults import Behaviour
 from smartlinkd.sandbox.products import format_dong
 from smartlinkd.sandbox.session import session_of
 from smartlinkd.sandbox.state import Address, SandboxState
@@ -134,30 +133,30 @@ _LOGGED_OUT: dict[str, Any] = {
     "error": HUMAN_CHECK_ERROR,
     "tracking_id": "sandbox",
 }
-_INSTEAD: dict[Behaviour, tuple[int, dict[str, Any]]] = {
-    Behaviour.REFUSED_401: (401, {"code": 401, "msg": "unauthorized", **_LOGGED_OUT, "error": 401}),
-    Behaviour.REFUSED_403: (403, {"code": 403, "msg": "forbidden", "data": None}),
-    Behaviour.BUSY_429: (429, {"code": 429, "msg": "too many requests", "data": None}),
-    Behaviour.BROKEN_500: (500, {"code": 500, "msg": "internal error", "data": None}),
-    Behaviour.LOGGED_OUT: (200, _LOGGED_OUT),
-    Behaviour.LOGGED_OUT_NUMERIC: (
+_INSTEAD: dict[str, tuple[int, dict[str, Any]]] = {
+    "401": (401, {"code": 401, "msg": "unauthorized", **_LOGGED_OUT, "error": 401}),
+    "403": (403, {"code": 403, "msg": "forbidden", "data": None}),
+    "429": (429, {"code": 429, "msg": "too many requests", "data": None}),
+    "500": (500, {"code": 500, "msg": "internal error", "data": None}),
+    "logged_out": (200, _LOGGED_OUT),
+    "logged_out_numeric": (
         200,
         {"1": False, "2": False, "3": 0, "4": 2, "5": HUMAN_CHECK_ERROR, "6": "sandbox"},
     ),
-    Behaviour.CHECK_IN_JSON: (403, _LOGGED_OUT | {"is_login": True}),
-    Behaviour.HUMAN_CHECK: (200, _LOGGED_OUT | {"is_login": True}),
-    Behaviour.HUMAN_CHECK_BARE: (200, {"error": HUMAN_CHECK_ERROR, "tracking_id": "sandbox"}),
-    Behaviour.NULL: (200, {"code": 0, "msg": "success", "data": None}),
-    Behaviour.GRAPHQL_ERROR: (200, graphql_errors("sandbox: refused", 90000)),
-    Behaviour.FROZEN: (
+    "check_in_json": (403, _LOGGED_OUT | {"is_login": True}),
+    "human_check": (200, _LOGGED_OUT | {"is_login": True}),
+    "human_check_bare": (200, {"error": HUMAN_CHECK_ERROR, "tracking_id": "sandbox"}),
+    "null": (200, {"code": 0, "msg": "success", "data": None}),
+    "graphql_error": (200, graphql_errors("sandbox: refused", 90000)),
+    "frozen": (
         200,
         {"code": 10033, "msg": "account is frozen", **graphql_errors("account is frozen", 10033)},
     ),
 }
-_REDIRECTS = {Behaviour.TO_LOGIN: "/buyer/login", Behaviour.CAPTCHA: "/verify/captcha"}
+_REDIRECTS = {"login_redirect": "/buyer/login", "captcha": "/verify/captcha"}
 
 
-async def faulty_answer(behaviour: Behaviour, state: SandboxState, good: Any) -> Response:
+async def faulty_answer(behaviour: str, state: SandboxState, good: Any) -> Response:
     """Return the answer to a call with a fault. `good` is the JSON without it.
 
     Without a wrong behaviour for calls, it is the good one.
@@ -167,20 +166,20 @@ async def faulty_answer(behaviour: Behaviour, state: SandboxState, good: Any) ->
         return Response("", status=302, headers={"Location": location})
     if behaviour in _INSTEAD:
         status, body = _INSTEAD[behaviour]
-        headers = {"Retry-After": str(RETRY_AFTER)} if behaviour is Behaviour.BUSY_429 else {}
+        headers = {"Retry-After": str(RETRY_AFTER)} if behaviour == "429" else {}
         return as_json(body, status=status, headers=headers)
     half = json.dumps(good)[: len(json.dumps(good)) // 2]
     match behaviour:
-        case Behaviour.HTML:
+        case "html":
             return Response(_LOGIN_HTML, content_type="text/html; charset=utf-8")
-        case Behaviour.TRUNCATED:
+        case "truncated":
             return Response(half, content_type="application/json")
-        case Behaviour.CUT:
+        case "cut":
             return _unfinished(half, "application/json", state, is_cut=True)
-        case Behaviour.RESET:
+        case "reset":
             _sever(state, *_addresses())
             await state.hold_back()  # until the server sees the reset and cancels this request
-        case Behaviour.SLOW:
+        case "slow":
             await state.hold_back()
     return as_json(good)
 
