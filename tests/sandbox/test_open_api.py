@@ -88,8 +88,6 @@ async def test_invalid_short_link_is_refused(
         ({"app_id": "1"}, 10020),
         ({"age": 3_600}, 10020),
         ({"said": '{"query":"{productOfferV2(itemId:5){nodes{itemId}}}"}'}, 10020),
-        ({"app_id": "18000010030"}, 10030),
-        ({"app_id": "18000010035"}, 10035),
     ],
 )
 async def test_call_without_access_is_refused(

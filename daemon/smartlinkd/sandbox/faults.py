@@ -1,9 +1,8 @@
 """Everything that can go wrong at the sandbox, by name, and the switchboard that injects it.
 
-A fault has magic numbers: an item id that spoils everything it is part of, or an account (the
-cookie's SPC_U, the Open API's app id) that is always in trouble. So a link or a cookie alone shows
-it. Or it is switched on by name: for so many times, for one account or all. `FAULTS` is the one
-list, for the control endpoints, the command's output and the documents.
+A fault is switched on by its name: for so many times, for one account (the cookie's SPC_U, the Open
+API's app id) or all. A fault of links or products also has a magic item, which spoils whatever it
+is part of. `FAULTS` is the one list, for the control endpoints and the command's output.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ class Point(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. `item` and `account` are its magic numbers, if it has them."""
+    """One fault. `item` is the item that always shows it, if there is one."""
 
     name: str
     point: Point
     behaviour: str
     shows: str
     item: int | None = None
-    account: str | None = None
 
 
 _Table = tuple[tuple[int, str, str], ...]
-"""The last digits of the magic numbers, the behaviour, and a description of it.
+"""The last digits of the magic item (0: there is none), the behaviour, and a description of it.
 
 The behaviour is what goes wrong, and the last part of the fault's name.
 """
@@ -87,38 +85,38 @@ _ROWS: _Table = (
 )
 
 _PAGES: _Table = (
-    (1, "login_redirect", "HTTP redirect to the login page"),
-    (2, "login_script", "status 200, then a script goes to login"),
-    (3, "login_in_place", "status 200, a login form on the page"),
-    (4, "captcha", "HTTP redirect to /verify/captcha"),
-    (5, "traffic", "HTTP redirect to /verify/traffic"),
-    (7, "without_form", "the page has no form on it"),
-    (8, "endless", "the page never finishes arriving"),
-    (9, "hang", "the page falls into an endless loop once shown"),
-    (10, "hang_on_submit", "an endless loop on pressing the button"),
-    (11, "alert", "the page opens an alert()"),
-    (12, "500", "status 500"),
-    (13, "slow", "no answer in any reasonable time"),
-    (14, "reset", "the connection is reset"),
-    (15, "check_in_json", "JSON instead: status 403, error 90309999, is_login true"),
-    (16, "check_in_frame", "the button opens a frame with /verify/captcha, no submit"),
-    (17, "check_in_window", "the button opens a window with /verify/captcha, no submit"),
-    (18, "check_afterwards", "after a good submit a script goes to /verify/captcha"),
+    (0, "login_redirect", "HTTP redirect to the login page"),
+    (0, "login_script", "status 200, then a script goes to login"),
+    (0, "login_in_place", "status 200, a login form on the page"),
+    (0, "captcha", "HTTP redirect to /verify/captcha"),
+    (0, "traffic", "HTTP redirect to /verify/traffic"),
+    (0, "without_form", "the page has no form on it"),
+    (0, "endless", "the page never finishes arriving"),
+    (0, "hang", "the page falls into an endless loop once shown"),
+    (0, "hang_on_submit", "an endless loop on pressing the button"),
+    (0, "alert", "the page opens an alert()"),
+    (0, "500", "status 500"),
+    (0, "slow", "no answer in any reasonable time"),
+    (0, "reset", "the connection is reset"),
+    (0, "check_in_json", "JSON instead: status 403, error 90309999, is_login true"),
+    (0, "check_in_frame", "the button opens a frame with /verify/captcha, no submit"),
+    (0, "check_in_window", "the button opens a window with /verify/captcha, no submit"),
+    (0, "check_afterwards", "after a good submit a script goes to /verify/captcha"),
 )
 
 _SESSIONS: _Table = (
-    (301, "lost", "pages redirect to login, calls answer 401"),
-    (302, "lost_softly", "pages go to login by script, calls say is_login false"),
-    (303, "human_check", "pages redirect to /verify/captcha, calls say error 90309999"),
-    (6, "frozen", "the form is disabled, calls answer GraphQL's own errors"),
+    (0, "lost", "pages redirect to login, calls answer 401"),
+    (0, "lost_softly", "pages go to login by script, calls say is_login false"),
+    (0, "human_check", "pages redirect to /verify/captcha, calls say error 90309999"),
+    (0, "frozen", "the form is disabled, calls answer GraphQL's own errors"),
 )
 
 _OPEN_API: _Table = (
-    (10020, "10020", "error 10020, invalid signature"),
-    (10030, "10030", "error 10030, rate limit"),
-    (10035, "10035", "error 10035, no access to the API"),
-    (500, "500", "status 500"),
-    (408, "slow", "no answer in any reasonable time"),
+    (0, "10020", "error 10020, invalid signature"),
+    (0, "10030", "error 10030, rate limit"),
+    (0, "10035", "error 10035, no access to the API"),
+    (0, "500", "status 500"),
+    (0, "slow", "no answer in any reasonable time"),
 )
 
 _ESTIMATES: _Table = (
@@ -130,31 +128,27 @@ _ESTIMATES: _Table = (
 _OTHER_NAMES = {"session_human_check": "human_check", "session_frozen": "account_frozen"}
 
 
-def _faults(
-    point: Point, table: _Table, *, items: int | None = None, accounts: int | None = None
-) -> Iterator[Fault]:
-    """Yield the faults of a table. `items` and `accounts` are added to get the magic numbers."""
+def _faults(point: Point, table: _Table, *, items: int = 0) -> Iterator[Fault]:
+    """Yield the faults of a table. `items` is added to its numbers to get the magic items."""
     for number, behaviour, shows in table:
         name = f"{point.value}_{behaviour}"
-        item = None if items is None else items + number
-        account = None if accounts is None else str(accounts + number)
-        yield Fault(_OTHER_NAMES.get(name, name), point, behaviour, shows, item, account)
+        item = items + number if number else None
+        yield Fault(_OTHER_NAMES.get(name, name), point, behaviour, shows, item)
 
 
 FAULTS: tuple[Fault, ...] = (
     *_faults(Point.ROW, _ROWS, items=900_000_000),
-    *_faults(Point.SUBMIT, _ANSWERS, items=900_000_100, accounts=990_000_100),
-    *_faults(Point.SUBMIT, _SUBMITS, items=900_000_000, accounts=990_000_000),
-    *_faults(Point.PRODUCT, _ANSWERS, items=900_000_200, accounts=990_000_200),
-    *_faults(Point.PAGE, _PAGES, accounts=990_000_000),
-    *_faults(Point.SESSION, _SESSIONS, accounts=990_000_000),
-    *_faults(Point.OPEN_API, _OPEN_API, accounts=18_000_000_000),
+    *_faults(Point.SUBMIT, _ANSWERS, items=900_000_100),
+    *_faults(Point.SUBMIT, _SUBMITS, items=900_000_000),
+    *_faults(Point.PRODUCT, _ANSWERS, items=900_000_200),
+    *_faults(Point.PAGE, _PAGES),
+    *_faults(Point.SESSION, _SESSIONS),
+    *_faults(Point.OPEN_API, _OPEN_API),
     *_faults(Point.ESTIMATE, _ESTIMATES, items=900_000_000),
 )
 
 BY_NAME: Final = {fault.name: fault for fault in FAULTS}
 _BY_ITEM: Final = {(fault.point, fault.item): fault for fault in FAULTS if fault.item}
-_BY_ACCOUNT: Final = {(fault.point, fault.account): fault for fault in FAULTS if fault.account}
 
 
 @dataclass
@@ -185,7 +179,7 @@ class Switchboard:
         self._armed.append(Armed(BY_NAME[name], times, account))
 
     def clear(self) -> None:
-        """Switch everything off. Magic numbers stay what they are."""
+        """Switch everything off. Magic items stay what they are."""
         self._armed.clear()
 
     def due(
@@ -199,6 +193,4 @@ class Switchboard:
                     if not armed.left:
                         self._armed.remove(armed)
                 return armed.fault
-        if fault := _BY_ACCOUNT.get((point, account or "")):
-            return fault
         return next((_BY_ITEM[point, item] for item in items if (point, item) in _BY_ITEM), None)

@@ -20,7 +20,7 @@ from quart import Response, request
 
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
-from smartlinkd.sandbox.faults import FAULTS, Point
+from smartlinkd.sandbox.faults import Point
 from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
@@ -32,7 +32,6 @@ SECRET: Final = "SANDBOXSANDBOXSANDBOXSANDBOXSAND"  # noqa: S105 - the sandbox's
 CLOCK_SKEW: Final = 600
 """Seconds that a call's timestamp may be off."""
 
-_APP_IDS = {APP_ID, *(fault.account for fault in FAULTS if fault.point is Point.OPEN_API)}
 _MESSAGES = {
     10000: "System error",
     10010: "Request parsing error",
@@ -107,7 +106,7 @@ def _signed_by(header: str, body: bytes) -> str:
     if found is None:
         raise _Refused(10020, "Invalid Authorization Header")
     app_id, timestamp = found[1], int(found[2])
-    if app_id not in _APP_IDS:
+    if app_id != APP_ID:
         raise _Refused(10020, "Invalid Credential")
     if abs(time.time() - timestamp) > CLOCK_SKEW:
         raise _Refused(10020, "Request Expired")

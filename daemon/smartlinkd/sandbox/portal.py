@@ -226,7 +226,7 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     """Add the control endpoints.
 
     POST   /_sandbox/faults  {"fault": name, "times": n | null, "account": "…" | null}
-    DELETE /_sandbox/faults  all are switched off; magic numbers stay what they are
+    DELETE /_sandbox/faults  all are switched off; magic items stay what they are
     POST   /_sandbox/delay   {"submit_ms": n, "product_ms": n}; one that is not given stays
     GET    /_sandbox/log     ?last=n: counters, submits per account, the last n submits
     """

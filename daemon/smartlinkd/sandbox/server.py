@@ -146,7 +146,7 @@ def usage(sandbox: Sandbox) -> str:
         "",
         '# with links.source or products.source = "open_api":',
         "[open_api]",
-        f'app_id = "{APP_ID}"   # those of the faults open_api_... are always in trouble',
+        f'app_id = "{APP_ID}"',
         f'secret = "{SECRET}"',
         f'url = "{sandbox.open_api_url}"',
         "",
@@ -160,7 +160,7 @@ def usage(sandbox: Sandbox) -> str:
         (f"{short}/p<shop>i<item>", "one 302 to that product"),
     ]
     faults_title = (
-        "Faults, by magic item, magic account (SPC_U, app_id), or switched on with\n"
+        'Faults, by magic item, or switched on (for all, or an "account": SPC_U, app_id) with\n'
         f"curl {portal}/_sandbox/faults " + """-d '{"fault": "NAME", "times": 1}'"""
     )
     return "\n".join(
@@ -175,7 +175,7 @@ def usage(sandbox: Sandbox) -> str:
             *_section("Short links", _table(short_links)),
             *_section(
                 faults_title,
-                _table((f.name, str(f.item or ""), f.account or "", f.shows) for f in FAULTS),
+                _table((f.name, str(f.item or ""), f.shows) for f in FAULTS),
             ),
         )
     )
