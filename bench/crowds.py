@@ -157,7 +157,7 @@ Submits = Mapping[str, tuple[int, int]]
 
 
 def _submits(portal: Origins) -> Submits:
-    accounts = ask_portal(portal, "GET", "log?last=0")["accounts"]
+    accounts = ask_portal(portal, "GET", "log")["accounts"]
     return {name: (seen["submits"], seen["links"]) for name, seen in accounts.items()}
 
 

@@ -146,7 +146,7 @@ def wait_until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVER
 
 
 def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> Any:
-    """Call a switch of the sandbox: `delay` with `{"submit_ms": n}`, `log?last=n`, …"""
+    """Call a switch of the sandbox: `delay` with `{"submit_ms": n}`, `log`, …"""
     url = f"{portal.portal}/_sandbox/{path}"
     answer = httpx.request(method, url, json=body, timeout=PATIENCE, trust_env=False)
     return answer.raise_for_status().json()

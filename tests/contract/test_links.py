@@ -101,7 +101,7 @@ async def test_pasted_link_is_converted_under_its_own_key(
     answer = await linking.convert(*links, account=account)
     entry = portal.entry(paste.item, account, product=False)
     assert (answer.status_code, answer.json()["mapping"]) == (200, dict.fromkeys(links, entry))
-    assert [submit["links"] for submit in await portal.submits(account)] == [1]
+    assert [len(submit["originals"]) for submit in await portal.submits(account)] == [1]
 
 
 async def test_text_without_one_link_of_the_market_is_invalid(

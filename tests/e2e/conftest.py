@@ -123,13 +123,13 @@ class Portal:
 
     async def submits(self, account: Account) -> list[Json]:
         """Return the account's submits so far, oldest first."""
-        log = await self._call("GET", "log?last=1000")
+        log = await self._call("GET", "log")
         return [one for one in log["submits"] if one["account"] == account.number]
 
     async def overlapping(self, account: Account) -> int:
         """Return the largest number of submits of the account that ran at the same time."""
         log = await self._call("GET", "log")
-        return int(log["accounts"][account.number]["overlapping_submits"])
+        return int(log["accounts"][account.number]["overlapping"])
 
     async def submitting(self, account: Account, *, nth: int = 1) -> None:
         """Wait until the account's `nth` submit has begun."""

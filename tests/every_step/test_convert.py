@@ -53,7 +53,7 @@ def test_client_leaves_and_others_get_their_links(strike_world: StrikeWorld) -> 
             await asked.expect_ok()
             check_links(asked, other if asked is elsewhere else account)
         for each in (account, other):
-            assert world.stage.portal.submits.accounts[each].overlapping == 1
+            assert world.stage.portal.accounts[each].overlapping == 1
         await world.check_clean()
         await world.check_served(account)
 

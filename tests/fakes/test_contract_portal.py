@@ -77,7 +77,7 @@ async def test_links_have_affiliate_id_and_sent_sub_ids(subject: Subject, method
         assert row.fail_code == 0
         assert f"an_{affiliate_id(ACCOUNT)}" in row.long_link
         places = [*sub_ids, *[""] * (5 - len(sub_ids))]
-        assert subject.portal.submits.entries[-1].sub_ids == (tuple(places),)
+        assert subject.portal.submits[-1].sub_ids == (tuple(places),)
 
 
 @pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
@@ -98,7 +98,7 @@ async def test_reset_of_reused_connection_is_retried(subject: Subject, method: o
     await portal.open_links_page(page, subject.market)
     subject.portal.faults.arm("submit_reset", times=1, account=ACCOUNT)
     assert len(await method(page, subject.market, [product()], [])) == 1  # type: ignore[operator]
-    assert len(subject.portal.submits.entries) == 2
+    assert len(subject.portal.submits) == 2
 
 
 @pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
@@ -122,7 +122,7 @@ async def test_human_check_page_sends_no_request(subject: Subject) -> None:
         await portal.submit_fetch(page, subject.market, [product()], [])
     with pytest.raises(HumanCheck):
         await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
-    assert not subject.portal.submits.entries
+    assert not subject.portal.submits
 
 
 async def test_alert_is_dismissed(subject: Subject) -> None:

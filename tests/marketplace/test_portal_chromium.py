@@ -145,4 +145,4 @@ async def test_dialog_with_check_is_not_closed() -> None:
         with pytest.raises(HumanCheck):
             await portal.submit_form(page, place, [CAMERA], [])
         assert await page.evaluate("() => frames.length") == 1
-        assert len(sandbox.state.submits.entries) == 1
+        assert len(sandbox.state.submits) == 1

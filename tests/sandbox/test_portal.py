@@ -202,11 +202,10 @@ async def test_log_shows_a_submit_and_no_session(portal: Portal) -> None:
     log = answer.json()
     (shown,) = log["submits"]
     assert shown["account"] == portal.account
-    assert (shown["links"], shown["originals"]) == (2, links)
-    assert shown["sub_ids"] == [["", "fb", "", "", ""]]
-    assert shown["ended"] >= shown["started"] >= 0
-    assert shown["outcome"] == "rows"
-    assert log["accounts"] == {portal.account: {"submits": 1, "links": 2, "overlapping_submits": 1}}
-    assert (log["counters"]["submit"], log["counters"]["links"]) == (1, 2)
+    assert (shown["originals"], shown["sub_ids"]) == (links, [["", "fb", "", "", ""]])
+    assert log["accounts"] == {
+        portal.account: {"submits": 1, "links": 2, "overlapping": 1, "running": 0}
+    }
+    assert log["counters"]["submit"] == 1
     secret = [value for name, value in portal.cookies.items() if name != "SPC_U"]
     assert not [value for value in secret if value in answer.text]

@@ -237,7 +237,7 @@ async def _check_portal(world: World) -> None:
     async with _client() as http:
         log = await world.ask_portal(http, "GET", "log")
     for account, seen in log["accounts"].items():
-        if seen["overlapping_submits"] > 1:
+        if seen["overlapping"] > 1:
             world.results.record_error(f"account {account} had {seen} submits at the same moment")
     if log["counters"].get("submit malformed"):
         world.results.record_error("the portal was sent a submit that it could not read")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import asdict
-from itertools import islice
 from typing import Any, Final
 
 import trio
@@ -30,7 +29,7 @@ from smartlinkd.sandbox.faults import Point
 from smartlinkd.sandbox.open_api import add_estimate, add_open_api
 from smartlinkd.sandbox.products import portal_offer, product_of
 from smartlinkd.sandbox.session import PortalSession, session_of
-from smartlinkd.sandbox.state import SUBMITS_KEPT, Delays, SandboxState
+from smartlinkd.sandbox.state import Delays, SandboxState, Submit
 from smartlinkd.sandbox.web import (
     Answer,
     as_json,
@@ -46,9 +45,6 @@ from smartlinkd.sandbox.web import (
 
 PROGRAM: Final = "1"
 """The value of the header affiliate-program-type that stands for links."""
-
-SUBMITS_SHOWN: Final = 100
-"""Submits in the log's answer when the request does not say."""
 
 
 class FaultBody(BaseModel):
@@ -186,17 +182,14 @@ async def _submit(state: SandboxState, session: PortalSession) -> Response:
     except Malformed as error:
         state.counters["submit malformed"] += 1
         return as_json(graphql_errors(str(error), 10010))
-    state.counters["links"] += len(params)
-    sub_ids = [param.advancedLinkParams.places() for param in params]
-    with state.submits.submit(
-        session.account, [param.originalLink for param in params], sub_ids
-    ) as entry:
+    originals = tuple(param.originalLink for param in params)
+    sub_ids = tuple(dict.fromkeys(param.advancedLinkParams.places() for param in params))
+    with state.submitting(Submit(session.account, originals, sub_ids)):
         await trio.sleep(state.delays.submit_ms / 1000)
         rows = [_row(state, session, param) for param in params]
         targets = [target_of(param.originalLink, state.origins) for param in params]
         items = [target[1] for target in targets if target is not None]
         fault = state.due(Point.SUBMIT, account=session.account, items=items)
-        entry.outcome = "rows" if fault is None else fault.name
         if fault is None:
             return _rows_answer(rows)
         if fault.behaviour == "short_rows":
@@ -228,7 +221,7 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     POST   /_sandbox/faults  {"fault": name, "times": n | null, "account": "…" | null}
     DELETE /_sandbox/faults  all are switched off; magic items stay what they are
     POST   /_sandbox/delay   {"submit_ms": n, "product_ms": n}; one that is not given stays
-    GET    /_sandbox/log     ?last=n: counters, submits per account, the last n submits
+    GET    /_sandbox/log     counters, submits per account, the last submits
     """
 
     @app.post("/_sandbox/faults")
@@ -250,25 +243,11 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
 
     @app.get("/_sandbox/log")
     async def log() -> Response:
-        last = min(request.args.get("last", SUBMITS_SHOWN, type=int), SUBMITS_KEPT)
-        return as_json(_log(state, max(last, 0)))
-
-
-def _log(state: SandboxState, last: int) -> dict[str, Any]:
-    entries = state.submits.entries
-    return {
-        "ok": True,
-        "counters": dict(sorted(state.counters.items())),
-        "accounts": {
-            account: {
-                "submits": seen.submits,
-                "links": seen.links,
-                "overlapping_submits": seen.overlapping,
+        return as_json(
+            {
+                "ok": True,
+                "counters": dict(sorted(state.counters.items())),
+                "accounts": {account: asdict(seen) for account, seen in state.accounts.items()},
+                "submits": [asdict(submit) for submit in state.submits],
             }
-            for account, seen in state.submits.accounts.items()
-        },
-        "submits": [
-            {"links": len(entry.originals), **asdict(entry)}
-            for entry in islice(entries, max(0, len(entries) - last), None)
-        ],
-    }
+        )

@@ -31,19 +31,14 @@ LONGEST_DELAY: Final = 600_000
 Address = tuple[str, int]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Submit:
-    """One call of batchCustomLink. Times are in seconds since the sandbox was opened."""
+    """One call of batchCustomLink."""
 
     account: str
     originals: tuple[str, ...]
     sub_ids: tuple[tuple[str, ...], ...]
     """The distinct settings of the five places among the links: one, from the form."""
-
-    started: float
-    ended: float | None = None
-    outcome: str = "cut short"
-    """`rows`, the name of a fault, or `cut short` by its client."""
 
 
 @dataclass
@@ -54,36 +49,6 @@ class AccountSubmits:
     links: int = 0
     overlapping: int = 0
     running: int = 0
-
-
-class SubmitLog:
-    """The submits, by account and in order."""
-
-    def __init__(self) -> None:
-        self._opened = trio.current_time()
-        self.entries: deque[Submit] = deque(maxlen=SUBMITS_KEPT)
-        self.accounts: defaultdict[str, AccountSubmits] = defaultdict(AccountSubmits)
-
-    @contextmanager
-    def submit(
-        self, account: str, originals: Sequence[str], sub_ids: Sequence[tuple[str, ...]]
-    ) -> Iterator[Submit]:
-        """Log one submit for as long as the block runs; the block sets its `outcome`."""
-        entry = Submit(account, tuple(originals), tuple(dict.fromkeys(sub_ids)), self._now())
-        self.entries.append(entry)
-        mine = self.accounts[account]
-        mine.submits += 1
-        mine.links += len(entry.originals)
-        mine.running += 1
-        mine.overlapping = max(mine.overlapping, mine.running)
-        try:
-            yield entry
-        finally:
-            mine.running -= 1
-            entry.ended = self._now()
-
-    def _now(self) -> float:
-        return round(trio.current_time() - self._opened, 4)
 
 
 class Delays(BaseModel):
@@ -108,7 +73,10 @@ class SandboxState:
     hold: float
     sever: Callable[[Address, Address], None] | None = None
     faults: Switchboard = field(default_factory=Switchboard)
-    submits: SubmitLog = field(default_factory=SubmitLog)
+    submits: deque[Submit] = field(default_factory=lambda: deque(maxlen=SUBMITS_KEPT))
+    accounts: defaultdict[str, AccountSubmits] = field(
+        default_factory=lambda: defaultdict(AccountSubmits)
+    )
     counters: Counter[str] = field(default_factory=Counter)
     delays: Delays = field(default_factory=Delays)
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
@@ -122,6 +90,20 @@ class SandboxState:
         if fault is not None:
             self.counters[f"fault {fault.name}"] += 1
         return fault
+
+    @contextmanager
+    def submitting(self, submit: Submit) -> Iterator[None]:
+        """Log a submit, which runs for as long as the block does."""
+        self.submits.append(submit)
+        mine = self.accounts[submit.account]
+        mine.submits += 1
+        mine.links += len(submit.originals)
+        mine.running += 1
+        mine.overlapping = max(mine.overlapping, mine.running)
+        try:
+            yield
+        finally:
+            mine.running -= 1
 
     def keep_short_link(self, code: str, long_link: str) -> None:
         """Let the short-link listener resolve a link that the portal has made."""
