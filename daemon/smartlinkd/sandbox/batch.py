@@ -11,11 +11,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from smartlinkd.sandbox.faults import Fault
 from smartlinkd.sandbox.session import affiliate_id
 from smartlinkd.sandbox.shortlinks import product_behind
 from smartlinkd.validation import describe_errors
@@ -49,34 +48,25 @@ _FAIL_CODES = {
 }
 
 Json = dict[str, Any]
+SubId = Literal["subId1", "subId2", "subId3", "subId4", "subId5"]
+Target = tuple[int, int]
+"""A product's shop id and item id."""
 
 
 class Malformed(Exception):  # noqa: N818 - says what the call is
     """The portal's GraphQL layer refuses the call. The text is for the caller."""
 
 
-class SubIds(BaseModel):
-    """The five places; an empty or missing one is not set."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    subId1: str | None = None  # noqa: N815 - the call's own names
-    subId2: str | None = None  # noqa: N815
-    subId3: str | None = None  # noqa: N815
-    subId4: str | None = None  # noqa: N815
-    subId5: str | None = None  # noqa: N815
-
-    def places(self) -> tuple[str, ...]:
-        """Return the five values in order, "" where nothing is set."""
-        places = (self.subId1, self.subId2, self.subId3, self.subId4, self.subId5)
-        return tuple(value or "" for value in places)
-
-
 class LinkParam(BaseModel):
-    """One link that is to become the account's own."""
+    """One link that is to become the account's own. An empty or missing sub-id is not set."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     originalLink: str  # noqa: N815 - the call's own names
-    advancedLinkParams: SubIds = Field(default_factory=SubIds)  # noqa: N815
+    advancedLinkParams: dict[SubId, str] = Field(default_factory=dict)  # noqa: N815
+
+    def places(self) -> tuple[str, ...]:
+        """Return the five sub-ids in order, "" where nothing is set."""
+        return tuple(self.advancedLinkParams.get(place, "") for place in get_args(SubId))
 
 
 class _Variables(BaseModel):
@@ -118,8 +108,8 @@ def read_batch(body: bytes) -> list[LinkParam]:
     return call.variables.linkParams
 
 
-def target_of(link: str, origins: Origins) -> tuple[int, int] | None:
-    """Return (shop id, item id) of a link that the portal accepts, else None."""
+def target_of(link: str, origins: Origins) -> Target | None:
+    """Return the product of a link that the portal accepts, else None."""
     if link.startswith(f"{origins.short}/"):
         return product_behind(link.removeprefix(f"{origins.short}/"))
     canonical = _CANONICAL_PATH.fullmatch(link.removeprefix(origins.shop))
@@ -128,29 +118,30 @@ def target_of(link: str, origins: Origins) -> tuple[int, int] | None:
     return int(canonical[1]), int(canonical[2])
 
 
-def row_of(param: LinkParam, *, account: str, origins: Origins, fault: Fault | None) -> Json | None:
+def row_of(
+    param: LinkParam, target: Target | None, *, account: str, origins: Origins, behaviour: str
+) -> Json | None:
     """Return the row for one link; None for a row that the portal has lost."""
-    sub_ids = param.advancedLinkParams.places()
+    sub_ids = param.places()
     for place, sub_id in enumerate(sub_ids):
         if sub_id and not _SUB_ID.fullmatch(sub_id):
             return _failed_row(INVALID_SUB_ID + place)
-    target = target_of(param.originalLink, origins)
     if target is None:
         return _failed_row(INVALID_LINK)
+    if behaviour in _FAIL_CODES:
+        return _failed_row(_FAIL_CODES[behaviour])
     shop_id, item_id = target
     good = _good_row(shop_id, item_id, account, sub_ids, origins)
-    if fault is None:
-        return good
-    if fault.behaviour in _FAIL_CODES:
-        return _failed_row(_FAIL_CODES[fault.behaviour])
     strangers = long_link(shop_id, item_id, _OTHER_ACCOUNT, sub_ids, origins)
-    faulty = {
+    rows = {
+        "": good,
+        "null": None,
         "null_code": good | {"failCode": None},
         "no_short_link": good | {"shortLink": ""},
         "other_account": good | {"longLink": strangers},
         "other_item": _good_row(shop_id, item_id + 1, account, sub_ids, origins),
     }
-    return faulty.get(fault.behaviour)
+    return rows[behaviour]
 
 
 def long_link(

@@ -23,7 +23,7 @@ from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
 from smartlinkd.sandbox.faults import Point
 from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import SandboxState
-from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
+from smartlinkd.sandbox.web import answer_to_call, as_json, graphql_errors, raw_body
 
 PATH: Final = "/graphql"
 APP_ID: Final = "18000000001"
@@ -89,9 +89,8 @@ def add_estimate(app: GuardedQuart, state: SandboxState) -> None:
         if found is None:
             return as_json({"error": "url: no product link"}, status=404)
         product = product_of(int(found[1]))
-        good = estimate(product, state.origins.shop)
-        fault = state.due(Point.ESTIMATE, items=[product.item_id])
-        return as_json(good) if fault is None else await faulty_answer(fault.behaviour, state, good)
+        behaviour = state.due(Point.ESTIMATE, items=[product.item_id])
+        return await answer_to_call(behaviour, state, estimate(product, state.origins.shop))
 
 
 def signature(app_id: str, timestamp: int, body: bytes, secret: str) -> str:
@@ -120,12 +119,10 @@ async def _answer(state: SandboxState) -> Response:
     app_id = _signed_by(request.headers.get("Authorization", ""), body)
     state.counters["open api signed"] += 1
     good = {"data": _run(body, app_id, state)}
-    fault = state.due(Point.OPEN_API, account=app_id)
-    if fault is None:
-        return as_json(good)
-    if fault.behaviour in ("500", "slow"):
-        return await faulty_answer(fault.behaviour, state, good)
-    raise _Refused(int(fault.behaviour))
+    behaviour = state.due(Point.OPEN_API, account=app_id)
+    if behaviour.startswith("10"):  # an error of the API's own
+        raise _Refused(int(behaviour))
+    return await answer_to_call(behaviour, state, good)
 
 
 def _run(body: bytes, app_id: str, state: SandboxState) -> dict[str, Any]:
@@ -150,8 +147,8 @@ def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: SandboxState
         raise _Refused(11001, f"subIds: at most {SUB_IDS}")
     if not all(isinstance(value, str) and _SUB_ID.fullmatch(value) for value in sub_ids):
         raise _Refused(11001, "subIds: invalid sub id")
-    if fault := state.due(Point.ROW, items=[target[1]]):
-        raise _Refused(11001 if fault.behaviour == "invalid_link" else 10000)
+    if behaviour := state.due(Point.ROW, items=[target[1]]):
+        raise _Refused(11001 if behaviour == "invalid_link" else 10000)
     state.counters["open api links"] += 1
     return {"shortLink": _short_link(state, app_id, *target, sub_ids)}
 

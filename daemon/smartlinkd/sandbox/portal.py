@@ -20,6 +20,7 @@ from smartlinkd.sandbox.batch import (
     ROWS,
     LinkParam,
     Malformed,
+    Target,
     read_batch,
     row_of,
     short_code,
@@ -32,10 +33,10 @@ from smartlinkd.sandbox.session import PortalSession, session_of
 from smartlinkd.sandbox.state import Delays, SandboxState, Submit
 from smartlinkd.sandbox.web import (
     Answer,
+    answer_to_call,
     as_json,
     body_as,
     endless_page,
-    faulty_answer,
     graphql_errors,
     login_url,
     new_app,
@@ -88,9 +89,8 @@ async def _page(state: SandboxState, template: str, **facts: Any) -> Answer:
     session = session_of(request.cookies)
     if session is None:
         return redirect(login_url(state))
-    fault = state.due(Point.SESSION, account=session.account)
-    fault = fault or state.due(Point.PAGE, account=session.account)
-    behaviour = fault.behaviour if fault else ""
+    behaviour = state.due(Point.SESSION, account=session.account)
+    behaviour = behaviour or state.due(Point.PAGE, account=session.account)
     if instead := await _instead_of_page(behaviour, state):
         return instead
     if behaviour == "slow":
@@ -118,7 +118,7 @@ async def _instead_of_page(behaviour: str, state: SandboxState) -> Answer | None
     if behaviour == "500":
         return Response("<!doctype html><title>500</title><h1>500</h1>", status=500)
     if behaviour in ("check_in_json", "reset"):
-        return await faulty_answer(behaviour, state, None)
+        return await answer_to_call(behaviour, state, None)
     return None
 
 
@@ -135,8 +135,9 @@ def _add_calls(app: GuardedQuart, state: SandboxState) -> None:
         await trio.sleep(state.delays.product_ms / 1000)
         product = product_of(int(given))
         good = {"code": 0, "msg": "success", "data": portal_offer(product, state.origins.shop)}
-        fault = state.due(Point.PRODUCT, account=session.account, items=[product.item_id])
-        return as_json(good) if fault is None else await faulty_answer(fault.behaviour, state, good)
+        items = [product.item_id]
+        behaviour = state.due(Point.PRODUCT, account=session.account, items=items)
+        return await answer_to_call(behaviour, state, good)
 
     @app.post("/api/v3/gql")
     async def gql() -> Response:
@@ -151,15 +152,12 @@ async def _signed_in(state: SandboxState) -> PortalSession | Response:
     """Return the session of a call, or the answer to a call without a good one."""
     session = session_of(request.cookies)
     if session is None:
-        return await faulty_answer("401", state, None)
-    fault = state.due(Point.SESSION, account=session.account)
-    if fault is None:
+        return await answer_to_call("401", state, None)
+    behaviour = state.due(Point.SESSION, account=session.account)
+    if not behaviour:
         return session
-    of_calls = {
-        "lost": "401",
-        "lost_softly": "logged_out",
-    }
-    return await faulty_answer(of_calls.get(fault.behaviour, fault.behaviour), state, None)
+    of_calls = {"lost": "401", "lost_softly": "logged_out"}
+    return await answer_to_call(of_calls.get(behaviour, behaviour), state, None)
 
 
 def _refusal(session: PortalSession) -> Response | None:
@@ -183,33 +181,26 @@ async def _submit(state: SandboxState, session: PortalSession) -> Response:
         state.counters["submit malformed"] += 1
         return as_json(graphql_errors(str(error), 10010))
     originals = tuple(param.originalLink for param in params)
-    sub_ids = tuple(dict.fromkeys(param.advancedLinkParams.places() for param in params))
+    sub_ids = tuple(dict.fromkeys(param.places() for param in params))
     with state.submitting(Submit(session.account, originals, sub_ids)):
         await trio.sleep(state.delays.submit_ms / 1000)
-        rows = [_row(state, session, param) for param in params]
-        targets = [target_of(param.originalLink, state.origins) for param in params]
+        targets = [target_of(link, state.origins) for link in originals]
+        rows = [
+            _row(state, session.account, param, target)
+            for param, target in zip(params, targets, strict=True)
+        ]
         items = [target[1] for target in targets if target is not None]
-        fault = state.due(Point.SUBMIT, account=session.account, items=items)
-        if fault is None:
-            return _rows_answer(rows)
-        if fault.behaviour == "short_rows":
-            return _rows_answer(rows[:-1])
-        if fault.behaviour == "null_rows":
-            return _rows_answer(None)
-        good = {"data": {"batchCustomLink": rows}}
-        return await faulty_answer(fault.behaviour, state, good)
+        behaviour = state.due(Point.SUBMIT, account=session.account, items=items)
+        shown = {"short_rows": rows[:-1], "null_rows": None}.get(behaviour, rows)
+        return await answer_to_call(behaviour, state, {"data": {"batchCustomLink": shown}})
 
 
-def _rows_answer(rows: list[dict[str, Any] | None] | None) -> Response:
-    return as_json({"data": {"batchCustomLink": rows}})
-
-
-def _row(state: SandboxState, session: PortalSession, param: LinkParam) -> dict[str, Any] | None:
-    target = target_of(param.originalLink, state.origins)
-    fault = None
-    if target is not None:
-        fault = state.due(Point.ROW, account=session.account, items=[target[1]])
-    row = row_of(param, account=session.account, origins=state.origins, fault=fault)
+def _row(
+    state: SandboxState, account: str, param: LinkParam, target: Target | None
+) -> dict[str, Any] | None:
+    items = [] if target is None else [target[1]]
+    behaviour = state.due(Point.ROW, account=account, items=items) if items else ""
+    row = row_of(param, target, account=account, origins=state.origins, behaviour=behaviour)
     if row and row["shortLink"]:
         state.keep_short_link(short_code(row["longLink"]), row["longLink"])
     return row

@@ -156,11 +156,8 @@ _INSTEAD: dict[str, tuple[int, dict[str, Any]]] = {
 _REDIRECTS = {"login_redirect": "/buyer/login", "captcha": "/verify/captcha"}
 
 
-async def faulty_answer(behaviour: str, state: SandboxState, good: Any) -> Response:
-    """Return the answer to a call with a fault. `good` is the JSON without it.
-
-    Without a wrong behaviour for calls, it is the good one.
-    """
+async def answer_to_call(behaviour: str, state: SandboxState, good: Any) -> Response:
+    """Return the answer to a call: the JSON `good`, unless `behaviour` is a wrong one of calls."""
     if behaviour in _REDIRECTS:
         location = state.origins.shop + _REDIRECTS[behaviour]
         return Response("", status=302, headers={"Location": location})
