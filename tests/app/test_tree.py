@@ -22,7 +22,8 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.auth.state import AuthState
 from smartlinkd.config import Settings, build
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.server import Sandbox, open_sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 from tests.config_file import write_config
@@ -227,23 +228,23 @@ async def convert(url: str, link: str, answers: list[httpx.Response]) -> None:
 
 
 async def converting(
-    start: Start, directory: Path, sandbox: Sandbox, clients: trio.Nursery, **server: object
+    start: Start, directory: Path, sandbox: SandboxState, clients: trio.Nursery, **server: object
 ) -> tuple[Program, str, list[httpx.Response]]:
     """A daemon that is held up upstream in a conversion, its address, and what it has answered."""
     answers: list[httpx.Response] = []
-    sandbox.state.faults.arm("open_api_slow")
+    sandbox.faults.arm("open_api_slow")
     daemon = start(
         tables(
             directory,
             server=server,
-            marketplace={"shop_url": sandbox.shop_url, "short_urls": [sandbox.short_url]},
-            open_api={"url": sandbox.open_api_url},
+            marketplace={"shop_url": sandbox.origins.shop, "short_urls": [sandbox.origins.short]},
+            open_api={"url": sandbox.origins.open_api},
         )
     )
     url = daemon.wait_for(r'serving on (http:[^"]+)', daemon.log)[1]
-    clients.start_soon(convert, url, f"{sandbox.shop_url}/product/7/1", answers)
+    clients.start_soon(convert, url, f"{sandbox.origins.shop}/product/7/1", answers)
     with trio.fail_after(PATIENCE):
-        while not sandbox.state.counters["open api"]:
+        while not sandbox.counters["open api"]:
             await trio.lowlevel.checkpoint()
     return daemon, url, answers
 
@@ -261,7 +262,7 @@ async def test_a_signal_lets_requests_end_and_is_no_failure(
             while not await is_refused(port):  # no new clients, while the old one is served
                 pass
         assert not answers
-        sandbox.state.closing.set()  # ends the wait upstream
+        sandbox.closing.set()  # ends the wait upstream
         assert await exit_code(daemon) == 0
     (answer,) = answers
     assert answer.status_code == 200

@@ -107,7 +107,7 @@ async def test_proxy_of_the_owners_shell_is_not_used(
         monkeypatch.delenv(name)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with open_sandbox() as sandbox:
-        steps = partial(demo.run_steps, sandbox.portal_url, "open sesame", sandbox, print)
+        steps = partial(demo.run_steps, sandbox.origins.portal, "open sesame", sandbox, print)
         with pytest.raises(StepFailed, match="the server answered with status"):  # not a daemon
             await trio.to_thread.run_sync(steps)
 

@@ -94,4 +94,4 @@ async def subject(
             launch(LaunchSettings()) as chromium,
             connect(chromium.endpoint) as connection,
         ):
-            yield Subject(connection, sandbox.state, sandbox.state.origins, chromium)
+            yield Subject(connection, sandbox, sandbox.origins, chromium)

@@ -16,8 +16,9 @@ from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
-from smartlinkd.sandbox.server import Sandbox, open_sandbox
+from smartlinkd.sandbox.server import open_sandbox
 from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.vault.cookie import parse_cookie
 
 pytestmark = pytest.mark.chromium
@@ -27,7 +28,7 @@ CAMERA = Product(40011223, 17788990011)
 
 
 @asynccontextmanager
-async def sandbox_page() -> AsyncIterator[tuple[Page, Market, Sandbox]]:
+async def sandbox_page() -> AsyncIterator[tuple[Page, Market, SandboxState]]:
     """A tab at a sandbox, in the session of an account."""
     async with (
         open_sandbox(hold=30) as sandbox,
@@ -36,9 +37,9 @@ async def sandbox_page() -> AsyncIterator[tuple[Page, Market, Sandbox]]:
     ):
         place = market(
             "vn",
-            portal_url=sandbox.portal_url,
-            shop_url=sandbox.shop_url,
-            short_urls=[sandbox.short_url],
+            portal_url=sandbox.origins.portal,
+            shop_url=sandbox.origins.shop,
+            short_urls=[sandbox.origins.short],
         )
         cookies = browser_cookies(place, parse_cookie(cookie_header()))
         context = await BrowserContext.create(connection, cookies)
@@ -114,22 +115,22 @@ async def test_call_redirected_to_check_raises_human_check(status: int) -> None:
 async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
     async with sandbox_page() as (page, place, sandbox):
         await portal.open_links_page(page, place)
-        before, counted = page.document_count, dict(sandbox.state.counters)
+        before, counted = page.document_count, dict(sandbox.counters)
         leave = "(to) => { setTimeout(() => location.replace(to)); }"
-        await page.evaluate(leave, f"{sandbox.portal_url}/verify/captcha")
+        await page.evaluate(leave, f"{sandbox.origins.portal}/verify/captcha")
         with trio.fail_after(NAVIGATION_DEADLINE):
             while page.document_count == before:  # noqa: ASYNC110 - no event of ours
                 await trio.sleep(0.01)
         with pytest.raises(HumanCheck):
             await portal.open_links_page(page, place)
-        assert sandbox.state.counters["page custom_link"] == counted["page custom_link"]
+        assert sandbox.counters["page custom_link"] == counted["page custom_link"]
 
 
 async def test_dialog_with_check_is_not_closed() -> None:
     async with sandbox_page() as (page, place, sandbox):
         await portal.open_links_page(page, place)
         await portal.submit_form(page, place, [LIPSTICK], [])
-        check = f"{sandbox.shop_url}/verify/captcha"
+        check = f"{sandbox.origins.shop}/verify/captcha"
         await page.evaluate(
             """(check) => new Promise((shown) => {
                 const dialog = document.createElement("div");
@@ -145,4 +146,4 @@ async def test_dialog_with_check_is_not_closed() -> None:
         with pytest.raises(HumanCheck):
             await portal.submit_form(page, place, [CAMERA], [])
         assert await page.evaluate("() => frames.length") == 1
-        assert len(sandbox.state.submits) == 1
+        assert len(sandbox.submits) == 1

@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from smartlinkd.sandbox.server import Sandbox, open_sandbox
+from smartlinkd.sandbox.server import open_sandbox
 from smartlinkd.sandbox.session import cookies_of
+from smartlinkd.sandbox.state import SandboxState
 
 HOLD = 0.3  # seconds a slow answer takes in these tests
 ACCOUNT = "4711"
@@ -25,14 +26,16 @@ QUERY = """query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCall
 class Portal:
     """A client that does what the portal's page does, for one account."""
 
-    def __init__(self, sandbox: Sandbox, client: httpx.AsyncClient, account: str = ACCOUNT) -> None:
+    def __init__(
+        self, sandbox: SandboxState, client: httpx.AsyncClient, account: str = ACCOUNT
+    ) -> None:
         self.sandbox = sandbox
         self.client = client
         self.account = account
         self.cookies = cookies_of(account)
 
     def product(self, item_id: int, shop_id: int = 7) -> str:
-        return f"{self.sandbox.shop_url}/product/{shop_id}/{item_id}"
+        return f"{self.sandbox.origins.shop}/product/{shop_id}/{item_id}"
 
     def call(self, *links: str, **sub_ids: str) -> dict[str, Any]:
         return {
@@ -67,23 +70,23 @@ class Portal:
         cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         headers = {"cookie": cookie} | more.pop("headers", {})
         return await self.client.request(
-            method, self.sandbox.portal_url + path, headers=headers, **more
+            method, self.sandbox.origins.portal + path, headers=headers, **more
         )
 
 
 @pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
+async def sandbox() -> AsyncIterator[SandboxState]:
     async with open_sandbox(hold=HOLD) as opened:
         yield opened
 
 
 @pytest.fixture
-async def client(sandbox: Sandbox) -> AsyncIterator[httpx.AsyncClient]:
+async def client(sandbox: SandboxState) -> AsyncIterator[httpx.AsyncClient]:
     # Plain HTTP: no certificates are read, which takes longer than most of these tests.
     async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as opened:
         yield opened
 
 
 @pytest.fixture
-async def portal(sandbox: Sandbox, client: httpx.AsyncClient) -> Portal:
+async def portal(sandbox: SandboxState, client: httpx.AsyncClient) -> Portal:
     return Portal(sandbox, client)

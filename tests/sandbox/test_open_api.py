@@ -12,13 +12,13 @@ from smartlinkd.sandbox.open_api import (
     SECRET,
     signature,
 )
-from smartlinkd.sandbox.server import Sandbox
+from smartlinkd.sandbox.state import SandboxState
 
 OFFER = "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}}}"
 
 
 async def ask(
-    sandbox: Sandbox,
+    sandbox: SandboxState,
     client: httpx.AsyncClient,
     query: str,
     *,
@@ -32,7 +32,7 @@ async def ask(
     timestamp = int(time.time()) - age
     signed = signature(app_id, timestamp, body.encode(), secret)
     answer = await client.post(
-        sandbox.open_api_url,
+        sandbox.origins.open_api,
         content=said or body,
         headers={
             "Content-Type": "application/json",
@@ -57,7 +57,9 @@ def mutation(origin: str, sub_ids: list[str]) -> str:
     return f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}"
 
 
-async def test_unlisted_product_has_no_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_unlisted_product_has_no_offer(
+    sandbox: SandboxState, client: httpx.AsyncClient
+) -> None:
     answer = await ask(sandbox, client, "{productOfferV2(itemId:900000210){nodes{itemId}}}")
 
     assert answer["data"]["productOfferV2"]["nodes"] == []
@@ -74,9 +76,9 @@ async def test_unlisted_product_has_no_offer(sandbox: Sandbox, client: httpx.Asy
     ],
 )
 async def test_invalid_short_link_is_refused(
-    sandbox: Sandbox, client: httpx.AsyncClient, path: str, sub_ids: list[str], code: int
+    sandbox: SandboxState, client: httpx.AsyncClient, path: str, sub_ids: list[str], code: int
 ) -> None:
-    answer = await ask(sandbox, client, mutation(sandbox.shop_url + path, sub_ids))
+    answer = await ask(sandbox, client, mutation(sandbox.origins.shop + path, sub_ids))
 
     assert code_of(answer) == code
 
@@ -91,15 +93,15 @@ async def test_invalid_short_link_is_refused(
     ],
 )
 async def test_call_without_access_is_refused(
-    sandbox: Sandbox, client: httpx.AsyncClient, changes: dict[str, Any], code: int
+    sandbox: SandboxState, client: httpx.AsyncClient, changes: dict[str, Any], code: int
 ) -> None:
     assert code_of(await ask(sandbox, client, OFFER, **changes)) == code
 
 
 async def test_call_without_signature_is_refused(
-    sandbox: Sandbox, client: httpx.AsyncClient
+    sandbox: SandboxState, client: httpx.AsyncClient
 ) -> None:
-    answer = await client.post(sandbox.open_api_url, json={"query": OFFER})
+    answer = await client.post(sandbox.origins.open_api, json={"query": OFFER})
 
     assert code_of(answer.json()) == 10020
 
@@ -108,7 +110,7 @@ async def test_call_without_signature_is_refused(
     "query", ["{", "{nonesuch{a}}", "{productOfferV2(itemId:5){nodes{nonesuch}}}"]
 )
 async def test_malformed_query_is_refused(
-    sandbox: Sandbox, client: httpx.AsyncClient, query: str
+    sandbox: SandboxState, client: httpx.AsyncClient, query: str
 ) -> None:
     assert code_of(await ask(sandbox, client, query)) == 10010
 
@@ -118,8 +120,8 @@ async def test_malformed_query_is_refused(
 
 @pytest.mark.parametrize("url", ["", "x", "https://shop.example/product/1/2x"])
 async def test_estimate_of_nothing_is_not_found(
-    sandbox: Sandbox, client: httpx.AsyncClient, url: str
+    sandbox: SandboxState, client: httpx.AsyncClient, url: str
 ) -> None:
-    answer = await client.get(f"{sandbox.portal_url}/estimate", params={"url": url})
+    answer = await client.get(f"{sandbox.origins.portal}/estimate", params={"url": url})
 
     assert answer.status_code == 404

@@ -42,7 +42,7 @@ CALLS = {"submit": submit, "product": read}
 
 async def met(portal: Portal, name: str) -> httpx.Response:
     """The answer of the call that the fault is for, with the fault switched on."""
-    portal.sandbox.state.faults.arm(name, times=1)
+    portal.sandbox.faults.arm(name, times=1)
     return await CALLS[name.partition("_")[0]](portal)
 
 
@@ -73,7 +73,7 @@ async def test_fault_is_met_by_magic_item(portal: Portal) -> None:
 async def test_redirect_fault_redirects(portal: Portal, call: str, play: str) -> None:
     answer = await met(portal, f"{call}_{play}")
 
-    assert answer.headers["location"] == portal.sandbox.shop_url + REDIRECTS[play]
+    assert answer.headers["location"] == portal.sandbox.origins.shop + REDIRECTS[play]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -116,7 +116,7 @@ async def test_faults_of_a_whole_submit(portal: Portal) -> None:
 async def test_page_fault_shows_in_its_answer(
     portal: Portal, fault: str, status: int, shows: str
 ) -> None:
-    portal.sandbox.state.faults.arm(fault, times=1)
+    portal.sandbox.faults.arm(fault, times=1)
 
     answer = await portal.send("GET", "/offer/custom_link")
 
@@ -142,7 +142,7 @@ async def test_page_fault_shows_in_its_answer(
 async def test_session_fault_is_seen_by_every_call(
     portal: Portal, call: str, fault: str, status: int, body: dict[str, Any]
 ) -> None:
-    portal.sandbox.state.faults.arm(fault)
+    portal.sandbox.faults.arm(fault)
 
     answer = await CALLS[call](portal)
 
@@ -156,7 +156,9 @@ async def test_expired_session_gets_the_login_page_and_no_links(portal: Portal) 
     page = await portal.send("GET", "/offer/custom_link")
     answer = await submit(portal)
 
-    assert page.headers["location"].startswith(f"{portal.sandbox.shop_url}/buyer/login?next=http")
+    assert page.headers["location"].startswith(
+        f"{portal.sandbox.origins.shop}/buyer/login?next=http"
+    )
     assert (answer.status_code, answer.json()["is_login"]) == (401, False)
 
 

@@ -18,33 +18,34 @@ from smartlinkd.config import load
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.server import Sandbox, main, open_sandbox, usage
+from smartlinkd.sandbox.server import main, open_sandbox, usage
 from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.sandbox.state import SandboxState
 
 
 async def test_close_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient) -> None:
     async with AsyncExitStack() as answers:
         with trio.fail_after(3):
             async with open_sandbox(hold=1e6) as opened:
-                opened.state.faults.arm("page_endless")
+                opened.faults.arm("page_endless")
                 page = client.stream(
                     "GET",
-                    f"{opened.portal_url}/offer/custom_link",
+                    f"{opened.origins.portal}/offer/custom_link",
                     headers={"cookie": cookie_header()},
                 )
                 answer = await answers.enter_async_context(page)
                 assert answer.status_code == 200
 
 
-async def test_taken_port_is_refused(sandbox: Sandbox) -> None:
-    port = httpx.URL(sandbox.shop_url).port or 0
+async def test_taken_port_is_refused(sandbox: SandboxState) -> None:
+    port = httpx.URL(sandbox.origins.shop).port or 0
 
     with pytest.raises(Invalid, match="--port"):
         async with open_sandbox(ports=(0, port, 0)):
             pass
 
 
-async def test_usage_names_cookie_and_faults(sandbox: Sandbox) -> None:
+async def test_usage_names_cookie_and_faults(sandbox: SandboxState) -> None:
     text = usage(sandbox)
 
     assert cookie_header() in text
@@ -80,17 +81,17 @@ async def test_command_exits_with_0_by_a_signal(number: signal.Signals) -> None:
             assert await process.wait() == 0
 
 
-async def test_printed_configuration_loads(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_printed_configuration_loads(sandbox: SandboxState, tmp_path: Path) -> None:
     section = usage(sandbox).split("Configuration for the daemon\n")[1].split("A cookie")[0]
     file = tmp_path / "config.toml"
     file.write_text(textwrap.dedent(section) + '[links]\nsource = "open_api"\n')
 
     settings = load(file, {"SMARTLINKD_AUTH__PASSWORD_HASH": hash_password("correct horse")})
 
-    assert settings.marketplace.portal_url == sandbox.portal_url
-    assert settings.marketplace.shop_url == sandbox.shop_url
-    assert settings.marketplace.short_urls == (sandbox.short_url,)
-    assert settings.open_api.url == sandbox.open_api_url
+    assert settings.marketplace.portal_url == sandbox.origins.portal
+    assert settings.marketplace.shop_url == sandbox.origins.shop
+    assert settings.marketplace.short_urls == (sandbox.origins.short,)
+    assert settings.open_api.url == sandbox.origins.open_api
     assert settings.open_api.app_id == APP_ID
     assert settings.open_api.secret.get_secret_value() == SECRET
-    assert settings.third_party.url == sandbox.estimate_url
+    assert settings.third_party.url == sandbox.origins.estimate

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import cookies_of
+from smartlinkd.sandbox.state import SandboxState
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ from smartlinkd.sandbox.session import cookies_of
     ],
 )
 async def test_each_form_of_a_product_link_shows_the_product(
-    sandbox: Sandbox, client: httpx.AsyncClient, path: str
+    sandbox: SandboxState, client: httpx.AsyncClient, path: str
 ) -> None:
-    answer = await client.get(sandbox.shop_url + path)
+    answer = await client.get(sandbox.origins.shop + path)
 
     assert answer.status_code == 200
     assert "Cánh Hồng Official" in answer.text
@@ -31,41 +31,43 @@ async def test_each_form_of_a_product_link_shows_the_product(
 
 @pytest.mark.parametrize("path", ["/nonesuch", "/product/x/y", "/product/1", "/i.1"])
 async def test_other_path_is_not_found(
-    sandbox: Sandbox, client: httpx.AsyncClient, path: str
+    sandbox: SandboxState, client: httpx.AsyncClient, path: str
 ) -> None:
-    assert (await client.get(sandbox.shop_url + path)).status_code == 404
+    assert (await client.get(sandbox.origins.shop + path)).status_code == 404
 
 
 async def test_sign_in_sets_the_cookies_of_the_account(
-    sandbox: Sandbox, client: httpx.AsyncClient
+    sandbox: SandboxState, client: httpx.AsyncClient
 ) -> None:
     answer = await client.post(
-        f"{sandbox.shop_url}/buyer/login", data={"loginKey": "42", "password": "x"}
+        f"{sandbox.origins.shop}/buyer/login", data={"loginKey": "42", "password": "x"}
     )
 
-    page = f"{sandbox.portal_url}/offer/custom_link"
+    page = f"{sandbox.origins.portal}/offer/custom_link"
     assert (answer.status_code, answer.headers["location"]) == (303, page)
     assert dict(answer.cookies) == cookies_of("42")
     seen_by_scripts = [c for c in answer.headers.get_list("set-cookie") if "HttpOnly" not in c]
     assert [cookie.partition("=")[0] for cookie in seen_by_scripts] == ["csrftoken"]
 
 
-async def test_sign_in_of_no_number_is_refused(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    answer = await client.post(f"{sandbox.shop_url}/buyer/login", data={"loginKey": "me"})
+async def test_sign_in_of_no_number_is_refused(
+    sandbox: SandboxState, client: httpx.AsyncClient
+) -> None:
+    answer = await client.post(f"{sandbox.origins.shop}/buyer/login", data={"loginKey": "me"})
 
     assert answer.status_code == 400
     assert not answer.cookies
 
 
 async def test_requests_cookies_and_login_links_are_counted(
-    sandbox: Sandbox, client: httpx.AsyncClient
+    sandbox: SandboxState, client: httpx.AsyncClient
 ) -> None:
     """Tests of the daemon prove by these counters that it sends no cookie and opens no login."""
     for code in ("direct", "direct", "gone", "dlink7Qx"):
-        await client.get(f"{sandbox.short_url}/{code}")
-    await client.get(f"{sandbox.short_url}/moved", headers={"cookie": "SPC_U=1"})
+        await client.get(f"{sandbox.origins.short}/{code}")
+    await client.get(f"{sandbox.origins.short}/moved", headers={"cookie": "SPC_U=1"})
 
     counted = ["", " direct", " gone", " with cookie"]
-    counters = sandbox.state.counters
+    counters = sandbox.counters
     assert [counters[f"short link{code}"] for code in counted] == [5, 2, 1, 1]
     assert counters["dlink opened"] == 1

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import affiliate_id
+from smartlinkd.sandbox.state import SandboxState
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal
@@ -25,7 +25,7 @@ async def test_product_link_becomes_the_accounts_own(portal: Portal) -> None:
     parts = urlsplit(row["longLink"])
     query = parse_qs(parts.query)
     assert row["failCode"] == 0
-    assert f"{parts.scheme}://{parts.netloc}" == portal.sandbox.shop_url
+    assert f"{parts.scheme}://{parts.netloc}" == portal.sandbox.origins.shop
     assert parts.path == "/universal-link/product/8/9"
     assert query["utm_content"] == ["fb--x9--"]
     assert query["utm_source"] == [f"an_{affiliate_id(portal.account)}"]
@@ -41,7 +41,7 @@ async def test_short_link_leads_to_its_long_link(portal: Portal) -> None:
 
 
 async def test_known_short_link_is_accepted(portal: Portal) -> None:
-    (row,) = await portal.rows(f"{portal.sandbox.short_url}/p5i6")
+    (row,) = await portal.rows(f"{portal.sandbox.origins.short}/p5i6")
 
     assert "/product/5/6?" in row["longLink"]
 
@@ -63,7 +63,7 @@ async def test_known_short_link_is_accepted(portal: Portal) -> None:
 )
 async def test_other_link_has_fail_code_2(portal: Portal, link: str) -> None:
     sandbox = portal.sandbox
-    link = link.format(shop=sandbox.shop_url, short=sandbox.short_url)
+    link = link.format(shop=sandbox.origins.shop, short=sandbox.origins.short)
 
     assert await portal.rows(link) == [{"shortLink": "", "longLink": "", "failCode": 2}]
 
@@ -96,7 +96,7 @@ async def test_call_that_the_page_would_not_make_is_refused(
     answer = await portal.post(portal.call(portal.product(1)), **headers)
 
     assert answer.status_code == status
-    assert not portal.sandbox.state.submits
+    assert not portal.sandbox.submits
 
 
 @pytest.mark.parametrize(
@@ -150,23 +150,25 @@ async def test_row_is_for_another_affiliate_or_item(portal: Portal) -> None:
     assert "/900000014?" not in another["longLink"]
 
 
-async def test_overlapping_submits_are_counted_by_account(sandbox: Sandbox, portal: Portal) -> None:
-    sandbox.state.delays.submit_ms = 100
+async def test_overlapping_submits_are_counted_by_account(
+    sandbox: SandboxState, portal: Portal
+) -> None:
+    sandbox.delays.submit_ms = 100
     other = type(portal)(sandbox, portal.client, "4712")
 
     async with trio.open_nursery() as nursery:
         for client in (portal, portal, other):
             nursery.start_soon(client.rows, client.product(1))
 
-    assert [sandbox.state.accounts[a].overlapping for a in ("4711", "4712")] == [2, 1]
+    assert [sandbox.accounts[a].overlapping for a in ("4711", "4712")] == [2, 1]
 
 
-async def test_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Portal) -> None:
-    sandbox.state.delays.submit_ms = 60_000
+async def test_client_that_leaves_ends_its_submit(sandbox: SandboxState, portal: Portal) -> None:
+    sandbox.delays.submit_ms = 60_000
     with trio.move_on_after(0.3):
         await portal.rows(portal.product(1))
 
     await trio.testing.wait_all_tasks_blocked(cushion=0.05)  # the server sees the end of file
 
-    assert len(sandbox.state.submits) == 1
-    assert sandbox.state.accounts[portal.account].running == 0
+    assert len(sandbox.submits) == 1
+    assert sandbox.accounts[portal.account].running == 0

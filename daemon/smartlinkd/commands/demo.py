@@ -39,8 +39,9 @@ from smartlinkd.config.problems import format_toml
 from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Refused, leaves
 from smartlinkd.sandbox.products import PRODUCTS
-from smartlinkd.sandbox.server import Sandbox, open_sandbox
+from smartlinkd.sandbox.server import open_sandbox
 from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 
@@ -108,7 +109,9 @@ async def _serve(
     around.cancel()
 
 
-async def configure(folder: Path, sandbox: Sandbox, password: str, port: int, say: Say) -> Settings:
+async def configure(
+    folder: Path, sandbox: SandboxState, password: str, port: int, say: Say
+) -> Settings:
     """Write a configuration as an owner would, and load it as `serve` does."""
     hashed = hash_password(password)
     no_sandbox = "true" if await is_sandbox_unusable(say) else "false"
@@ -124,14 +127,14 @@ password_hash = "{hashed}"
 [browser]
 no_sandbox = {no_sandbox}
 [marketplace]
-portal_url = "{sandbox.portal_url}"
-shop_url = "{sandbox.shop_url}"
-short_urls = ["{sandbox.short_url}"]
+portal_url = "{sandbox.origins.portal}"
+shop_url = "{sandbox.origins.shop}"
+short_urls = ["{sandbox.origins.short}"]
 {crew_table(os.environ)}""",
         encoding="utf-8",
     )
     path.chmod(0o600)
-    say(f"sandbox portal   {sandbox.portal_url}")
+    say(f"sandbox portal   {sandbox.origins.portal}")
     say(f"configuration    {path}")
     return load(path, {})
 
@@ -181,7 +184,7 @@ async def is_sandbox_unusable(say: Say, executable: Path | None = None) -> bool:
         return True
 
 
-def run_steps(url: str, password: str, sandbox: Sandbox, say: Say) -> None:
+def run_steps(url: str, password: str, sandbox: SandboxState, say: Say) -> None:
     """Work through the daemon at `url` as a client would. Blocks. Raises `StepFailed`."""
     try:
         with client(url) as daemon:
@@ -204,9 +207,9 @@ def client(url: str, key: str | None = None) -> Smartlinkd:
     return Smartlinkd(url, key, transport=httpx.HTTPTransport())
 
 
-def demo_links(sandbox: Sandbox) -> dict[str, bool]:
+def demo_links(sandbox: SandboxState) -> dict[str, bool]:
     """Return the links to convert. The value is True if the link should work."""
-    shop, short = sandbox.shop_url, sandbox.short_url
+    shop, short = sandbox.origins.shop, sandbox.origins.short
     first, second, third, *_ = PRODUCTS
     return {
         f"{shop}/product/{first.shop_id}/{first.item_id}": True,

@@ -24,8 +24,8 @@ from smartlinkd.sandbox.products import (
     product_link,
     product_of,
 )
-from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
+from smartlinkd.sandbox.state import SandboxState
 
 LINKS_OF_DAYS: Final = (3, 5, 2, 0, 6, 4, 7, 1, 5, 8)
 """Links of each day, from the oldest to yesterday."""
@@ -34,7 +34,7 @@ CLIENTS: Final = (("owner", "facebook"), ("telegram bot", "telegram"), ("crew:de
 """Clients and their sub-ids."""
 
 
-def fill(state: Path, sandbox: Sandbox, now: datetime) -> bool:
+def fill(state: Path, sandbox: SandboxState, now: datetime) -> bool:
     """Write the entries into the history in the state directory `state`. Blocks.
 
     Return False if they could not be written.
@@ -48,25 +48,25 @@ def fill(state: Path, sandbox: Sandbox, now: datetime) -> bool:
         database.close()
 
 
-def _records(sandbox: Sandbox, now: datetime) -> Iterator[Record]:
+def _records(sandbox: SandboxState, now: datetime) -> Iterator[Record]:
     item_id = FIRST_ITEM
     for days_ago, links in zip(range(len(LINKS_OF_DAYS), 0, -1), LINKS_OF_DAYS, strict=True):
         for number in range(links):
             at = now - timedelta(days=days_ago) + timedelta(minutes=number)
             client, sub_id = CLIENTS[item_id % len(CLIENTS)]
             product = product_of(item_id)
-            link = product_link(product, sandbox.shop_url)
+            link = product_link(product, sandbox.origins.shop)
             made = _made(product, link, sub_id, sandbox)
             yield Record(milliseconds(at), client, (sub_id,), link, made)
             item_id += 1
 
 
-def _made(product: SandboxProduct, link: str, sub_id: str, sandbox: Sandbox) -> SuccessEntry:
+def _made(product: SandboxProduct, link: str, sub_id: str, sandbox: SandboxState) -> SuccessEntry:
     places = [sub_id, *[""] * (SUB_IDS - 1)]
-    origins = sandbox.state.origins
+    origins = sandbox.origins
     long = long_link(product.shop_id, product.item_id, DEFAULT_ACCOUNT, places, origins)
     code = short_code(long)
-    sandbox.state.keep_short_link(code, long)
+    sandbox.keep_short_link(code, long)
     return SuccessEntry(
         short_link=f"{origins.short}/{code}", long_link=long, product=_data(product, link)
     )

@@ -90,6 +90,16 @@ class Origins:
     shop: str
     short: str
 
+    @property
+    def open_api(self) -> str:
+        """The Open API's one address."""
+        return f"{self.portal}/graphql"
+
+    @property
+    def estimate(self) -> str:
+        """The estimate service, as a template with {shop_id} and {item_id}."""
+        return f"{self.portal}/estimate?url={self.shop}/product/{{shop_id}}/{{item_id}}"
+
 
 def read_batch(body: bytes) -> list[LinkParam]:
     """Return the links of a call.

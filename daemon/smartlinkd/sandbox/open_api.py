@@ -25,7 +25,6 @@ from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import answer_to_call, as_json, graphql_errors, raw_body
 
-PATH: Final = "/graphql"
 APP_ID: Final = "18000000001"
 SECRET: Final = "SANDBOXSANDBOXSANDBOXSANDBOXSAND"  # noqa: S105 - the sandbox's, known to all
 
@@ -68,7 +67,7 @@ class _Call(BaseModel):
 def add_open_api(app: GuardedQuart, state: SandboxState) -> None:
     """Add `POST /graphql`."""
 
-    @app.post(PATH)
+    @app.post("/graphql")
     async def open_api() -> Response:
         state.counters["open api"] += 1
         try:

@@ -12,7 +12,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -23,7 +22,6 @@ from smartlinkd.http_server import ServedApp, serve
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.open_api import PATH as OPEN_API_PATH
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.products import PRODUCTS, product_link
 from smartlinkd.sandbox.session import cookie_header
@@ -43,45 +41,13 @@ _BACKLOG = 256
 _LAST_PORT = 65535
 
 
-@dataclass(frozen=True)
-class Sandbox:
-    """A running sandbox."""
-
-    state: SandboxState
-
-    @property
-    def portal_url(self) -> str:
-        """Origin of the portal."""
-        return self.state.origins.portal
-
-    @property
-    def shop_url(self) -> str:
-        """Origin of the shop."""
-        return self.state.origins.shop
-
-    @property
-    def short_url(self) -> str:
-        """Origin of the short links."""
-        return self.state.origins.short
-
-    @property
-    def open_api_url(self) -> str:
-        """The Open API's one address."""
-        return self.portal_url + OPEN_API_PATH
-
-    @property
-    def estimate_url(self) -> str:
-        """The estimate service, as a template with {shop_id} and {item_id}."""
-        return f"{self.portal_url}/estimate?url={self.shop_url}/product/{{shop_id}}/{{item_id}}"
-
-
 @asynccontextmanager
 async def open_sandbox(
     host: str = "127.0.0.1",
     ports: Sequence[int] = (0, 0, 0),
     *,
     hold: float = HOLD,
-) -> AsyncIterator[Sandbox]:
+) -> AsyncIterator[SandboxState]:
     """Serve a sandbox for as long as the block runs.
 
     The block runs inside a nursery: an exception leaves it in an exception group.
@@ -104,7 +70,7 @@ async def open_sandbox(
                 await nursery.start(partial(serve, ServedApp(app), [bound], grace=GRACE, stop=stop))
             logger.info("sandbox portal at %s", state.origins.portal)
             try:
-                yield Sandbox(state)
+                yield state
             finally:
                 state.closing.set()
                 stop.set()
@@ -130,9 +96,9 @@ def main(*, host: str, port: int) -> int:
     return 0
 
 
-def usage(sandbox: Sandbox) -> str:
+def usage(sandbox: SandboxState) -> str:
     """Return how to use a sandbox: addresses, configuration, cookie, products and faults."""
-    portal, shop, short = sandbox.portal_url, sandbox.shop_url, sandbox.short_url
+    portal, shop, short = sandbox.origins.portal, sandbox.origins.shop, sandbox.origins.short
     addresses = (
         f"portal       {portal}/   (sign in with any number; log at /_sandbox/log)",
         f"shop         {shop}/",
@@ -148,11 +114,11 @@ def usage(sandbox: Sandbox) -> str:
         "[open_api]",
         f'app_id = "{APP_ID}"',
         f'secret = "{SECRET}"',
-        f'url = "{sandbox.open_api_url}"',
+        f'url = "{sandbox.origins.open_api}"',
         "",
         '# with products.source = "third_party":',
         "[third_party]",
-        f'url = "{sandbox.estimate_url}"',
+        f'url = "{sandbox.origins.estimate}"',
         'fields = { price = "price" }   # the others have our own names',
     )
     short_links = [
