@@ -33,13 +33,12 @@ BY_ESTIMATE = [fault for fault in FAULTS if fault.point is Point.ESTIMATE]
 def api_daemon(running: Running, portal: Portal) -> Iterator[Daemon]:
     """A daemon without a browser."""
     origins = portal.origins
-    estimate = f"{origins.portal}/estimate?url={origins.shop}/product/{{shop_id}}/{{item_id}}"
     with running(
         browser={"job_timeout": 6},
         links={"source": "open_api"},
         products={"source": "third_party"},
-        open_api={"app_id": APP_ID, "secret": SECRET, "url": f"{origins.portal}/graphql"},
-        third_party={"url": estimate},
+        open_api={"app_id": APP_ID, "secret": SECRET, "url": origins.open_api},
+        third_party={"url": origins.estimate},
     ) as daemon:
         daemon.secrets.add(SECRET)
         yield daemon

@@ -113,15 +113,3 @@ async def test_malformed_query_is_refused(
     sandbox: SandboxState, client: httpx.AsyncClient, query: str
 ) -> None:
     assert code_of(await ask(sandbox, client, query)) == 10010
-
-
-# The estimate service
-
-
-@pytest.mark.parametrize("url", ["", "x", "https://shop.example/product/1/2x"])
-async def test_estimate_of_nothing_is_not_found(
-    sandbox: SandboxState, client: httpx.AsyncClient, url: str
-) -> None:
-    answer = await client.get(f"{sandbox.origins.portal}/estimate", params={"url": url})
-
-    assert answer.status_code == 404

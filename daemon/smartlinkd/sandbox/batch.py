@@ -97,8 +97,8 @@ class Origins:
 
     @property
     def estimate(self) -> str:
-        """The estimate service, as a template with {shop_id} and {item_id}."""
-        return f"{self.portal}/estimate?url={self.shop}/product/{{shop_id}}/{{item_id}}"
+        """The estimate service, as a template with {item_id}."""
+        return f"{self.portal}/estimate/{{item_id}}"
 
 
 def read_batch(body: bytes) -> list[LinkParam]:

@@ -48,7 +48,6 @@ _MAKE_LINK = re.compile(
 )
 _READ_OFFER = re.compile(r"\{productOfferV2\(itemId:([0-9]{1,18})\)\{nodes\{([A-Za-z ]+)\}\}\}")
 _SUB_ID = re.compile(r"[A-Za-z0-9]{0,50}")
-_ESTIMATED_ITEM = re.compile(r"(?:/product/[0-9]+/|-i\.[0-9]+\.)([0-9]{1,15})(?:[?/#]|$)")
 
 
 class _Refused(Exception):  # noqa: N818 - as `smartlinkd.errors.Refused`
@@ -77,19 +76,14 @@ def add_open_api(app: GuardedQuart, state: SandboxState) -> None:
 
 
 def add_estimate(app: GuardedQuart, state: SandboxState) -> None:
-    """Add `GET /estimate?url=…`. It needs no cookie, and counts requests that bring one."""
+    """Add `GET /estimate/ITEM`."""
 
-    @app.get("/estimate")
-    async def estimated() -> Response:
+    @app.get("/estimate/<int:item_id>")
+    async def estimated(item_id: int) -> Response:
         state.counters["estimate"] += 1
-        if request.cookies:
-            state.counters["estimate with cookie"] += 1
-        found = _ESTIMATED_ITEM.search(request.args.get("url", ""))
-        if found is None:
-            return as_json({"error": "url: no product link"}, status=404)
-        product = product_of(int(found[1]))
-        behaviour = state.due(Point.ESTIMATE, items=[product.item_id])
-        return await answer_to_call(behaviour, state, estimate(product, state.origins.shop))
+        behaviour = state.due(Point.ESTIMATE, items=[item_id])
+        good = estimate(product_of(item_id), state.origins.shop)
+        return await answer_to_call(behaviour, state, good)
 
 
 def signature(app_id: str, timestamp: int, body: bytes, secret: str) -> str:
