@@ -52,6 +52,7 @@ async def test_short_link_to_no_product_fails_with_10(
 ) -> None:
     found = await entries_of(linking, portal, code)
     assert found == {code: {"error": True, "failCode": 10}}
+    assert await portal.counted("dlink opened") == 0
 
 
 @pytest.mark.parametrize("code", ["unknown", "big", "signin", "check", "broken", "slow"])

@@ -14,9 +14,6 @@ from typing import Final
 
 from smartlinkd.errors import Invalid
 
-MAX_ARMED: Final = 100
-"""Faults that can be switched on at once."""
-
 
 class Point(Enum):
     """The place where a fault happens."""
@@ -167,15 +164,9 @@ class Switchboard:
         self._armed: list[Armed] = []
 
     def arm(self, name: str, *, times: int | None = None, account: str | None = None) -> None:
-        """Switch a fault on.
-
-        Raises:
-            Invalid: there is no such fault, or too many are switched on.
-        """
+        """Switch a fault on. Raises `Invalid` if there is no such fault."""
         if name not in BY_NAME:
             raise Invalid(f"fault: there is no {name!r}; one of {', '.join(sorted(BY_NAME))}")
-        if len(self._armed) >= MAX_ARMED:
-            raise Invalid(f"fault: {MAX_ARMED} are switched on already; DELETE them first")
         self._armed.append(Armed(BY_NAME[name], times, account))
 
     def clear(self) -> None:

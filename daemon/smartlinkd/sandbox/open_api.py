@@ -110,7 +110,6 @@ def _signed_by(header: str, body: bytes) -> str:
 async def _answer(state: SandboxState) -> Response:
     body = await raw_body()
     app_id = _signed_by(request.headers.get("Authorization", ""), body)
-    state.counters["open api signed"] += 1
     good = {"data": _run(body, app_id, state)}
     behaviour = state.due(Point.OPEN_API, account=app_id)
     if behaviour.startswith("10"):  # an error of the API's own
@@ -149,7 +148,6 @@ def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: SandboxState
 def _read_offer(
     item_id: int, fields: list[str], app_id: str, state: SandboxState
 ) -> dict[str, Any]:
-    state.counters["open api offers"] += 1
     product = product_of(item_id)
     offer_link = _short_link(state, app_id, product.shop_id, product.item_id, [])
     node = open_api_node(product, state.origins.shop, offer_link)

@@ -23,11 +23,8 @@ from smartlinkd.sandbox.shortlinks import BIG_BODY, SLOW, Code, code_named
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import Answer, new_app
 
-PRODUCT_PATHS: Final = re.compile(
-    r"(?:universal-link/)?(?:[^/]*-i\.(?P<shop1>[0-9]{1,15})\.(?P<item1>[0-9]{1,15})"
-    r"|[^/]+/(?P<shop2>[0-9]{1,15})/(?P<item2>[0-9]{1,15}))/?"
-)
-"""The forms of a product's address: slug, `product/…`, a shop's name, and both under universal."""
+_PRODUCT_PATH: Final = re.compile(r".*(?:-i\.[0-9]+\.|/[0-9]+/)([0-9]{1,15})/?")
+"""A product's address ends in two numbers, behind a slug or as folders."""
 
 
 def shop_app(state: SandboxState) -> GuardedQuart:
@@ -40,7 +37,6 @@ def shop_app(state: SandboxState) -> GuardedQuart:
 
     @app.get("/buyer/login")
     async def login() -> str:
-        state.counters["login page"] += 1
         return await render_template("login.html", default_account=DEFAULT_ACCOUNT)
 
     @app.post("/buyer/login")
@@ -55,12 +51,10 @@ def shop_app(state: SandboxState) -> GuardedQuart:
 
     @app.get("/<path:path>")
     async def product(path: str) -> Answer:
-        found = PRODUCT_PATHS.fullmatch(path)
+        found = _PRODUCT_PATH.fullmatch(path)
         if found is None:
             return Response(await render_template("shop.html", product=None), status=404)
-        state.counters["product page"] += 1
-        item_id = int(found["item1"] or found["item2"])
-        return Response(await render_template("shop.html", product=product_of(item_id)))
+        return Response(await render_template("shop.html", product=product_of(int(found[1]))))
 
     return app
 
@@ -73,8 +67,6 @@ def short_links_app(state: SandboxState) -> GuardedQuart:
     async def short_link(code: str) -> Response:
         state.counters["short link"] += 1
         row = code_named(code)
-        if row.code:
-            state.counters[f"short link {code}"] += 1
         if code.startswith("dlink"):
             state.counters["dlink opened"] += 1
         if request.cookies:

@@ -69,7 +69,6 @@ def new_app(state: SandboxState) -> GuardedQuart:
 
     @app.get("/verify/<any(captcha, traffic):kind>")
     async def verify(kind: str) -> str:
-        state.counters[f"verify page {kind}"] += 1
         return await render_template("verify.html", kind=kind)
 
     return app
