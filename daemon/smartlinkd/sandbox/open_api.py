@@ -93,63 +93,58 @@ def signature(app_id: str, timestamp: int, body: bytes, secret: str) -> str:
     ).hexdigest()
 
 
-def _signed_by(header: str, body: bytes) -> str:
+def _check_signature(header: str, body: bytes) -> None:
     found = _HEADER.fullmatch(header)
-    if found is None:
-        raise _Refused(10020, "Invalid Authorization Header")
-    app_id, timestamp = found[1], int(found[2])
-    if app_id != APP_ID:
-        raise _Refused(10020, "Invalid Credential")
-    if abs(time.time() - timestamp) > CLOCK_SKEW:
-        raise _Refused(10020, "Request Expired")
-    if not hmac.compare_digest(found[3], signature(app_id, timestamp, body, SECRET)):
+    if (
+        found is None
+        or found[1] != APP_ID
+        or abs(time.time() - int(found[2])) > CLOCK_SKEW
+        or not hmac.compare_digest(found[3], signature(APP_ID, int(found[2]), body, SECRET))
+    ):
         raise _Refused(10020)
-    return app_id
 
 
 async def _answer(state: SandboxState) -> Response:
     body = await raw_body()
-    app_id = _signed_by(request.headers.get("Authorization", ""), body)
-    good = {"data": _run(body, app_id, state)}
-    behaviour = state.due(Point.OPEN_API, account=app_id)
+    _check_signature(request.headers.get("Authorization", ""), body)
+    good = {"data": _run(body, state)}
+    behaviour = state.due(Point.OPEN_API, account=APP_ID)
     if behaviour.startswith("10"):  # an error of the API's own
         raise _Refused(int(behaviour))
     return await answer_to_call(behaviour, state, good)
 
 
-def _run(body: bytes, app_id: str, state: SandboxState) -> dict[str, Any]:
+def _run(body: bytes, state: SandboxState) -> dict[str, Any]:
     """Return the data of a call's one operation."""
     try:
         query = _Call.model_validate_json(body).query
         if found := _MAKE_LINK.fullmatch(query):
             origin, sub_ids = json.loads(found[1]), json.loads(found[2])
-            return {"generateShortLink": _make_link(origin, sub_ids, app_id, state)}
+            return {"generateShortLink": _make_link(origin, sub_ids, state)}
         if found := _READ_OFFER.fullmatch(query):
-            return {"productOfferV2": _read_offer(int(found[1]), found[2].split(), app_id, state)}
+            return {"productOfferV2": _read_offer(int(found[1]), found[2].split(), state)}
     except (ValidationError, ValueError):
         raise _Refused(10010) from None
     raise _Refused(10010, "Syntax Error, or a query that the sandbox does not know")
 
 
-def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: SandboxState) -> dict[str, str]:
+def _make_link(origin: str, sub_ids: list[Any], state: SandboxState) -> dict[str, str]:
     target = target_of(origin, state.origins)
     if target is None:
         raise _Refused(11001, "originUrl: invalid link")
-    if len(sub_ids) > SUB_IDS:
-        raise _Refused(11001, f"subIds: at most {SUB_IDS}")
-    if not all(isinstance(value, str) and _SUB_ID.fullmatch(value) for value in sub_ids):
+    if len(sub_ids) > SUB_IDS or not all(
+        isinstance(value, str) and _SUB_ID.fullmatch(value) for value in sub_ids
+    ):
         raise _Refused(11001, "subIds: invalid sub id")
     if behaviour := state.due(Point.ROW, items=[target[1]]):
         raise _Refused(11001 if behaviour == "invalid_link" else 10000)
     state.counters["open api links"] += 1
-    return {"shortLink": _short_link(state, app_id, *target, sub_ids)}
+    return {"shortLink": _short_link(state, *target, sub_ids)}
 
 
-def _read_offer(
-    item_id: int, fields: list[str], app_id: str, state: SandboxState
-) -> dict[str, Any]:
+def _read_offer(item_id: int, fields: list[str], state: SandboxState) -> dict[str, Any]:
     product = product_of(item_id)
-    offer_link = _short_link(state, app_id, product.shop_id, product.item_id, [])
+    offer_link = _short_link(state, product.shop_id, product.item_id, [])
     node = open_api_node(product, state.origins.shop, offer_link)
     if unknown := set(fields) - node.keys():
         raise _Refused(10010, f'Cannot query field "{min(unknown)}".')
@@ -159,11 +154,9 @@ def _read_offer(
     return {"nodes": [{field: node[field] for field in fields}]}
 
 
-def _short_link(
-    state: SandboxState, app_id: str, shop_id: int, item_id: int, sub_ids: list[str]
-) -> str:
+def _short_link(state: SandboxState, shop_id: int, item_id: int, sub_ids: list[str]) -> str:
     places = [*sub_ids, *[""] * (SUB_IDS - len(sub_ids))]
-    long = long_link(shop_id, item_id, app_id, places, state.origins)
+    long = long_link(shop_id, item_id, APP_ID, places, state.origins)
     code = short_code(long)
     state.keep_short_link(code, long)
     return f"{state.origins.short}/{code}"

@@ -209,18 +209,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         why="both parts end on half a dong: 10.5 and 49.5 make 11 + 50 = 61",
     ),
     SandboxProduct(
-        shop_id=77889900,
-        item_id=15151515151,
-        name="Thùng 48 Hộp Sữa Tươi Tiệt Trùng Không Đường 180ml",
-        price=372_000,
-        shop_name="Sữa Mẹ Chọn",
-        rating=5,
-        sold=1_250_000,
-        default_rate=1_000,
-        seller_rate=0,
-        why="sales above a million, platform's part only",
-    ),
-    SandboxProduct(
         shop_id=11223399,
         item_id=26262626262,
         name="Thẻ Quà Tặng Điện Tử 500.000đ",

@@ -163,16 +163,13 @@ def _table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    if port > _LAST_PORT:
-        raise _no_port(host, port, f"{_LAST_PORT} is the last one")
+    why = f"{_LAST_PORT} is the last port"
     try:
-        return socket.create_server((host, port), backlog=_BACKLOG)
+        if port <= _LAST_PORT:
+            return socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
-        raise _no_port(host, port, str(error)) from None
-
-
-def _no_port(host: str, port: int, why: str) -> Invalid:
-    return Invalid(
+        why = str(error)
+    raise Invalid(
         f"cannot listen on {host}:{port} ({why}); choose another --port (the next two must be free "
         "as well), and an IPv4 address of this machine as --host"
     )
