@@ -30,6 +30,13 @@ class ToolFailed(Exception):  # noqa: N818 - projects catch it by this name
     """A tool of smartlinkd failed. The text says why."""
 
 
+def open_connection() -> DaemonConnection:
+    """Return the connection that the daemon has opened for this process."""
+    connection = socket.socket(fileno=int(os.environ.pop("SMARTLINKD_FD")))
+    connection.set_inheritable(False)
+    return DaemonConnection(connection)
+
+
 class DaemonConnection:
     """The connection to the daemon. Any thread may send; one receives."""
 

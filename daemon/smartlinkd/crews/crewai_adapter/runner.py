@@ -8,7 +8,6 @@ import hashlib
 import importlib
 import json
 import os
-import socket
 import sys
 import time
 import traceback
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import IO, Any, NoReturn
 
-from .connection import DaemonConnection
+from .connection import DaemonConnection, open_connection
 from .finding import find
 from .progress import CrewProgress, agent_of, last_text, value_of
 from .texts import Unusable, describe, redact, to_json
@@ -340,9 +339,7 @@ def main() -> NoReturn:
     """Run the project that the command line names, for the daemon at `SMARTLINKD_FD`."""
     if len(sys.argv) != 2 or "SMARTLINKD_FD" not in os.environ:
         sys.exit("smartlinkd starts this, to run a CrewAI project: crewai_adapter PROJECT")
-    connection = socket.socket(fileno=int(os.environ.pop("SMARTLINKD_FD")))
-    connection.set_inheritable(False)
-    daemon = DaemonConnection(connection)
+    daemon = open_connection()
     inputs, allowed = daemon.inputs()
     try:
         run(daemon, Path(sys.argv[1]).resolve(), inputs, allowed)

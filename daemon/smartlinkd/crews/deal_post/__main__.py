@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from smartlinkd.crews.deal_post.crew import open_connection, run
+from smartlinkd.crews.crewai_adapter.connection import open_connection
+from smartlinkd.crews.deal_post.crew import run
 
 if __name__ == "__main__":
-    run(open_connection(os.environ), os.environ)
+    run(open_connection(), os.environ)

@@ -1,4 +1,4 @@
-"""The connection to the daemon (docs/crew-workers.md), and the three agents, one after the other.
+"""The run of the example crew: its three agents, one after the other.
 
 Their messages are for the owner, in English; the post is for readers, in their language. Failed
 links are in the scout's output, in the log and in `output_json`, and not in the post.
@@ -6,12 +6,11 @@ links are in the scout's output, in the log and in `output_json`, and not in the
 
 from __future__ import annotations
 
-import json
-import socket
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TextIO
+from typing import Final
 
+from smartlinkd.crews.crewai_adapter.connection import DaemonConnection, ToolFailed
+from smartlinkd.crews.crewai_adapter.texts import cut
 from smartlinkd.crews.deal_post.deals import (
     Deal,
     FailedLink,
@@ -26,71 +25,36 @@ from smartlinkd.crews.deal_post.post import fault, fill
 
 TOOL: Final = "convert_links"
 MAX_ERROR: Final = 16 * 1024
-"""Characters of the `error` in `failed`."""
+"""Bytes of the `error` in `failed`."""
 
 
 class NothingConverted(Exception):  # noqa: N818 - its text is for the client
     """No link was converted. The text says why, for each link or for all."""
 
 
-class DaemonChannel:
-    """The worker's end of the connection. It asks one question at a time."""
-
-    def __init__(self, received: TextIO, sent: TextIO) -> None:
-        self._received = received
-        self._sent = sent
-
-    def send(self, type_: str, /, **fields: object) -> None:
-        """Send a message. A field that is None is left out."""
-        message = {name: value for name, value in fields.items() if value is not None}
-        text = json.dumps({"type": type_, **message}, ensure_ascii=False)
-        print(text, file=self._sent, flush=True)
-
-    def receive(self) -> dict[str, Any]:
-        """Return the next message. Ends the process at `stop`, or when the daemon has gone."""
-        text = self._received.readline()
-        message: dict[str, Any] = json.loads(text) if text else {"type": "stop"}
-        if message["type"] == "stop":
-            sys.exit("stopped")
-        return message
-
-
-def open_connection(environment: Mapping[str, str]) -> DaemonChannel:
-    """Return the connection that the daemon has opened for this process."""
-    connection = socket.socket(fileno=int(environment["SMARTLINKD_FD"]))
-    # One file for both directions would lose what it has read ahead at each write.
-    return DaemonChannel(
-        connection.makefile("r", encoding="utf-8", newline="\n"),
-        connection.makefile("w", encoding="utf-8", newline="\n"),
-    )
-
-
-def run(daemon: DaemonChannel, environment: Mapping[str, str]) -> None:
+def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
     """Run one execution, from `started` to `result` or `failed`."""
-    daemon.send("started", total_tasks=3)
+    daemon.start(total_tasks=3)
+    inputs, _ = daemon.inputs()
     try:
-        request = read_inputs(daemon.receive()["inputs"])
+        request = read_inputs(inputs)
         found, failures = _convert(daemon, request)
     except (WrongInput, NothingConverted) as reason:
-        daemon.send("failed", error=str(reason)[:MAX_ERROR])
+        daemon.fail(cut(str(reason), MAX_ERROR))
         return
     deals = _rank(daemon, found)
     post, writer, usage = _write(daemon, deals, request, find_model(environment))
-    daemon.send(
-        "result",
-        output=post,
-        output_json={
-            "post": post,
-            "language": request.language,
-            "writer": writer,
-            "deals": [deal.as_json() for deal in deals],
-            "failed": [failure.as_json() for failure in failures],
-        },
-        token_usage=usage,
-    )
+    output_json = {
+        "post": post,
+        "language": request.language,
+        "writer": writer,
+        "deals": [deal.as_json() for deal in deals],
+        "failed": [failure.as_json() for failure in failures],
+    }
+    daemon.result(post, output_json, usage)
 
 
-def _convert(daemon: DaemonChannel, request: PostRequest) -> tuple[list[Deal], list[FailedLink]]:
+def _convert(daemon: DaemonConnection, request: PostRequest) -> tuple[list[Deal], list[FailedLink]]:
     """Be the scout: have the links converted. Raises `NothingConverted`."""
     count = len(request.links)
     daemon.send(
@@ -102,11 +66,10 @@ def _convert(daemon: DaemonChannel, request: PostRequest) -> tuple[list[Deal], l
         expected_output="An affiliate link for each link that works, a reason for each other one.",
     )
     arguments = {"links": list(request.links), "subIds": list(request.sub_ids)}
-    daemon.send("tool_call", call_id="1", tool=TOOL, arguments=arguments)
-    answer = daemon.receive()
-    if answer["error"] is not None:
-        raise NothingConverted(f"the links could not be converted: {answer['error']}")
-    deals, failures = sort_out(answer["result"]["mapping"])
+    try:
+        deals, failures = sort_out(daemon.call(TOOL, arguments)["mapping"])
+    except ToolFailed as reason:
+        raise NothingConverted(f"the links could not be converted: {reason}") from None
     summary = f"{len(deals)} deal(s) from {count} link(s), {len(failures)} failed"
     daemon.send(
         "step",
@@ -118,7 +81,7 @@ def _convert(daemon: DaemonChannel, request: PostRequest) -> tuple[list[Deal], l
         result=summary,
     )
     for failure in failures:
-        daemon.send("log", level="warning", text=f"left out: {failure}")
+        daemon.log("warning", f"left out: {failure}")
     if not deals:
         raise NothingConverted("no link was converted: " + "; ".join(map(str, failures)))
     lines = [f"{deal.short_link}  {deal.title}" for deal in deals]
@@ -134,7 +97,7 @@ def _convert(daemon: DaemonChannel, request: PostRequest) -> tuple[list[Deal], l
     return deals, failures
 
 
-def _rank(daemon: DaemonChannel, found: Sequence[Deal]) -> list[Deal]:
+def _rank(daemon: DaemonConnection, found: Sequence[Deal]) -> list[Deal]:
     """Be the analyst: put the deals in order, and say why."""
     daemon.send(
         "task_started",
@@ -162,7 +125,7 @@ def _rank(daemon: DaemonChannel, found: Sequence[Deal]) -> list[Deal]:
 
 
 def _write(
-    daemon: DaemonChannel, deals: Sequence[Deal], request: PostRequest, model: Model | None
+    daemon: DaemonConnection, deals: Sequence[Deal], request: PostRequest, model: Model | None
 ) -> tuple[str, str, Mapping[str, int]]:
     """Be the writer: return the model's post if it is good, else the template's.
 
@@ -190,7 +153,7 @@ def _write(
             daemon.send("step", task_id="write", agent="writer", thought=thought, **step)
         if wrong:
             text = f"no post by the model {model.name}, the template writes it: {wrong}"
-            daemon.send("log", level="warning", text=text)
+            daemon.log("warning", text)
         else:
             post, writer = draft.text, model.name
     if not post:
