@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import trio
 from pydantic import BaseModel, ConfigDict, Field
-from quart import Response, redirect, render_template, request
+from quart import Response, render_template, request
 
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import (
@@ -32,20 +32,23 @@ from smartlinkd.sandbox.products import portal_offer, product_of
 from smartlinkd.sandbox.session import PortalSession, session_of
 from smartlinkd.sandbox.state import Delays, SandboxState, Submit
 from smartlinkd.sandbox.web import (
-    Answer,
+    address_of,
     answer_to_call,
     as_json,
     body_as,
     endless_page,
     graphql_errors,
-    login_url,
     new_app,
     raw_body,
-    to_check,
+    redirect_to,
 )
 
 PROGRAM: Final = "1"
 """The value of the header affiliate-program-type that stands for links."""
+
+_LOST_BY_PAGES = {"lost": "login_redirect", "lost_softly": "login_script", "human_check": "captcha"}
+_LOST_BY_CALLS = {"lost": "401", "lost_softly": "logged_out"}
+"""What goes wrong with a session shows otherwise at pages than at calls."""
 
 
 class FaultBody(BaseModel):
@@ -70,56 +73,38 @@ def portal_app(state: SandboxState) -> GuardedQuart:
 
 def _add_pages(app: GuardedQuart, state: SandboxState) -> None:
     @app.get("/")
-    async def home() -> Answer:
-        return redirect("/offer/custom_link")
+    async def home() -> Response:
+        return redirect_to("/offer/custom_link")
 
     @app.get("/offer/custom_link")
-    async def custom_link() -> Answer:
+    async def custom_link() -> Response:
         state.counters["page custom_link"] += 1
         return await _page(state, "custom_link.html", rows=ROWS)
 
     @app.get("/offer/product_offer/<int:item_id>")
-    async def product_offer(item_id: int) -> Answer:
+    async def product_offer(item_id: int) -> Response:
         state.counters["page product_offer"] += 1
         return await _page(state, "product_offer.html", item_id=item_id)
 
 
-async def _page(state: SandboxState, template: str, **facts: Any) -> Answer:
+async def _page(state: SandboxState, template: str, **facts: Any) -> Response:
     """Return a page of the signed-in account, with its fault if it has one."""
-    session = session_of(request.cookies)
-    if session is None:
-        return redirect(login_url(state))
-    behaviour = state.due(Point.SESSION, account=session.account)
-    behaviour = behaviour or state.due(Point.PAGE, account=session.account)
-    if instead := await _instead_of_page(behaviour, state):
-        return instead
+    session, behaviour = session_of(request.cookies), "login_redirect"
+    if session is not None:
+        behaviour = state.due(Point.SESSION, account=session.account)
+        behaviour = behaviour or state.due(Point.PAGE, account=session.account)
+    behaviour = _LOST_BY_PAGES.get(behaviour, behaviour)
+    if behaviour in ("login_redirect", "captcha", "traffic", "check_in_json", "reset"):
+        return await answer_to_call(behaviour, state, None)
+    if behaviour == "500":
+        return Response("<!doctype html><title>500</title><h1>500</h1>", status=500)
     if behaviour == "slow":
         await state.hold_back()
-    if behaviour == "lost_softly":
-        behaviour = "login_script"
-    page = await render_template(
-        template,
-        behaviour=behaviour,
-        login_url=login_url(state),
-        **facts,
-    )
+    login = address_of("login_redirect", state)
+    page = await render_template(template, behaviour=behaviour, login_url=login, **facts)
     if behaviour == "endless":
         return endless_page(page[: page.index("<main")], state)
     return Response(page, content_type="text/html; charset=utf-8")
-
-
-async def _instead_of_page(behaviour: str, state: SandboxState) -> Answer | None:
-    if behaviour in ("lost", "login_redirect"):
-        return redirect(login_url(state))
-    if behaviour in ("human_check", "captcha"):
-        return to_check(state, "captcha")
-    if behaviour == "traffic":
-        return to_check(state, "traffic")
-    if behaviour == "500":
-        return Response("<!doctype html><title>500</title><h1>500</h1>", status=500)
-    if behaviour in ("check_in_json", "reset"):
-        return await answer_to_call(behaviour, state, None)
-    return None
 
 
 def _add_calls(app: GuardedQuart, state: SandboxState) -> None:
@@ -156,8 +141,7 @@ async def _signed_in(state: SandboxState) -> PortalSession | Response:
     behaviour = state.due(Point.SESSION, account=session.account)
     if not behaviour:
         return session
-    of_calls = {"lost": "401", "lost_softly": "logged_out"}
-    return await answer_to_call(of_calls.get(behaviour, behaviour), state, None)
+    return await answer_to_call(_LOST_BY_CALLS.get(behaviour, behaviour), state, None)
 
 
 def _refusal(session: PortalSession) -> Response | None:

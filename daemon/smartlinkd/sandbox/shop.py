@@ -13,7 +13,7 @@ import json
 import re
 from typing import Final
 
-from quart import Response, redirect, render_template, request
+from quart import Response, render_template, request
 
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
@@ -21,7 +21,7 @@ from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookies_of, session_of
 from smartlinkd.sandbox.shortlinks import BIG_BODY, SLOW, Code, code_named
 from smartlinkd.sandbox.state import SandboxState
-from smartlinkd.sandbox.web import Answer, new_app
+from smartlinkd.sandbox.web import new_app, redirect_to
 
 _PRODUCT_PATH: Final = re.compile(r".*(?:-i\.[0-9]+\.|/[0-9]+/)([0-9]{1,15})/?")
 """A product's address ends in two numbers, behind a slug or as folders."""
@@ -40,17 +40,17 @@ def shop_app(state: SandboxState) -> GuardedQuart:
         return await render_template("login.html", default_account=DEFAULT_ACCOUNT)
 
     @app.post("/buyer/login")
-    async def sign_in() -> Answer:
+    async def sign_in() -> Response:
         cookies = cookies_of((await request.form).get("loginKey", ""))
         if session_of(cookies) is None:
             raise Invalid("loginKey: the account is a number of at most 15 digits")
-        answer = redirect(f"{state.origins.portal}/offer/custom_link", code=303)
+        answer = redirect_to(f"{state.origins.portal}/offer/custom_link", status=303)
         for name, value in cookies.items():
             answer.set_cookie(name, value, httponly=name != "csrftoken", samesite="Lax")
         return answer
 
     @app.get("/<path:path>")
-    async def product(path: str) -> Answer:
+    async def product(path: str) -> Response:
         found = _PRODUCT_PATH.fullmatch(path)
         if found is None:
             return Response(await render_template("shop.html", product=None), status=404)
@@ -72,7 +72,7 @@ def short_links_app(state: SandboxState) -> GuardedQuart:
         if request.cookies:
             state.counters["short link with cookie"] += 1
         if long_link := state.made.get(code):
-            return Response("", status=302, headers={"Location": long_link})
+            return redirect_to(long_link)
         if code == SLOW:
             await state.hold_back()
         return _answer(row, state)

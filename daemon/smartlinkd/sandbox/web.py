@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
-from quart import Response, redirect, render_template, request
+from quart import Response, render_template, request
 from werkzeug.exceptions import NotFound
-from werkzeug.wrappers import Response as Redirect
 
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
@@ -31,7 +30,6 @@ from smartlinkd.sandbox.state import Address, SandboxState
 from smartlinkd.validation import describe_errors
 
 M = TypeVar("M", bound=BaseModel)
-Answer = Response | Redirect
 
 PAGES = Path(__file__).parent / "pages"
 HUMAN_CHECK_ERROR = 90309999
@@ -92,14 +90,15 @@ def graphql_errors(message: str, code: int) -> dict[str, Any]:
     }
 
 
-def login_url(state: SandboxState) -> str:
-    """Return the login page's URL, which names the current page as the marketplace's does."""
-    return f"{state.origins.shop}/buyer/login?next={_current_page(state)}"
+def redirect_to(address: str, *, status: int = 302) -> Response:
+    """Return a redirect."""
+    return Response("", status=status, headers={"Location": address})
 
 
-def to_check(state: SandboxState, kind: str) -> Redirect:
-    """Return the redirect to a human check."""
-    return redirect(f"{state.origins.shop}/verify/{kind}?next={_current_page(state)}")
+def address_of(behaviour: str, state: SandboxState) -> str:
+    """Return the URL of the login page or a check, which names the current page as real ones do."""
+    here = quote(state.origins.portal + request.full_path.rstrip("?"), safe="")
+    return f"{state.origins.shop}{_REDIRECTS[behaviour]}?next={here}"
 
 
 async def raw_body() -> bytes:
@@ -152,14 +151,17 @@ _INSTEAD: dict[str, tuple[int, dict[str, Any]]] = {
         {"code": 10033, "msg": "account is frozen", **graphql_errors("account is frozen", 10033)},
     ),
 }
-_REDIRECTS = {"login_redirect": "/buyer/login", "captcha": "/verify/captcha"}
+_REDIRECTS = {
+    "login_redirect": "/buyer/login",
+    "captcha": "/verify/captcha",
+    "traffic": "/verify/traffic",
+}
 
 
 async def answer_to_call(behaviour: str, state: SandboxState, good: Any) -> Response:
     """Return the answer to a call: the JSON `good`, unless `behaviour` is a wrong one of calls."""
     if behaviour in _REDIRECTS:
-        location = state.origins.shop + _REDIRECTS[behaviour]
-        return Response("", status=302, headers={"Location": location})
+        return redirect_to(address_of(behaviour, state))
     if behaviour in _INSTEAD:
         status, body = _INSTEAD[behaviour]
         headers = {"Retry-After": str(RETRY_AFTER)} if behaviour == "429" else {}
@@ -225,7 +227,3 @@ def _sever(state: SandboxState, here: Address, there: Address) -> None:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
                     connection.shutdown(socket.SHUT_RD)
                     return
-
-
-def _current_page(state: SandboxState) -> str:
-    return quote(state.origins.portal + request.full_path.rstrip("?"), safe="")
