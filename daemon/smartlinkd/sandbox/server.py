@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
@@ -99,67 +99,49 @@ def main(*, host: str, port: int) -> int:
 def usage(sandbox: SandboxState) -> str:
     """Return how to use a sandbox: addresses, configuration, cookie, products and faults."""
     portal, shop, short = sandbox.origins.portal, sandbox.origins.shop, sandbox.origins.short
-    addresses = (
-        f"portal       {portal}/   (sign in with any number; log at /_sandbox/log)",
-        f"shop         {shop}/",
-        f"short links  {short}/",
-    )
-    configuration = (
-        "[marketplace]",
-        f'portal_url = "{portal}"',
-        f'shop_url = "{shop}"',
-        f'short_urls = ["{short}"]',
-        "",
-        '# with links.source or products.source = "open_api":',
-        "[open_api]",
-        f'app_id = "{APP_ID}"',
-        f'secret = "{SECRET}"',
-        f'url = "{sandbox.origins.open_api}"',
-        "",
-        '# with products.source = "third_party":',
-        "[third_party]",
-        f'url = "{sandbox.origins.estimate}"',
-        'fields = { price = "price" }   # the others have our own names',
-    )
-    short_links = [
-        *((f"{short}/{row.code}", row.shows) for row in CODES),
-        (f"{short}/p<shop>i<item>", "one 302 to that product"),
-    ]
-    faults_title = (
-        'Faults, by magic item, or switched on (for all, or an "account": SPC_U, app_id) with\n'
-        f"curl {portal}/_sandbox/faults " + """-d '{"fault": "NAME", "times": 1}'"""
-    )
-    return "\n".join(
-        (
-            *_section("The sandbox is running", addresses),
-            *_section("Configuration for the daemon", configuration),
-            *_section("A cookie that is signed in", [cookie_header()]),
-            *_section(
-                "Products (any other item id is one, too)",
-                _table((product_link(p, shop), p.why) for p in PRODUCTS),
-            ),
-            *_section("Short links", _table(short_links)),
-            *_section(
-                faults_title,
-                _table((f.name, str(f.item or ""), f.shows) for f in FAULTS),
-            ),
-        )
-    )
+    return f"""\
+The sandbox is running
+  portal       {portal}/   (sign in with any number; log at /_sandbox/log)
+  shop         {shop}/
+  short links  {short}/
+
+Configuration for the daemon
+  [marketplace]
+  portal_url = "{portal}"
+  shop_url = "{shop}"
+  short_urls = ["{short}"]
+
+  # with links.source or products.source = "open_api":
+  [open_api]
+  app_id = "{APP_ID}"
+  secret = "{SECRET}"
+  url = "{sandbox.origins.open_api}"
+
+  # with products.source = "third_party":
+  [third_party]
+  url = "{sandbox.origins.estimate}"
+  fields = {{ price = "price" }}   # the others have our own names
+
+A cookie that is signed in
+  {cookie_header()}
+
+Products (any other item id is one, too)
+{_table((product_link(product, shop), product.why) for product in PRODUCTS)}
+
+Short links
+{_table((f"{short}/{row.code}", row.shows) for row in CODES)}
+  {short}/p<shop>i<item>  one 302 to that product
+
+Faults, by magic item, or switched on (for all, or an "account": SPC_U, app_id) with
+curl {portal}/_sandbox/faults -d '{{"fault": "NAME", "times": 1}}'
+{_table((fault.name, str(fault.item or ""), fault.shows) for fault in FAULTS)}
+"""
 
 
-def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    yield title
-    yield from (f"  {line}" for line in lines)
-    yield ""
-
-
-def _table(rows: Iterable[Sequence[str]]) -> list[str]:
+def _table(rows: Iterable[Sequence[str]]) -> str:
     rows = list(rows)
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _listen(host: str, port: int) -> socket.socket:
