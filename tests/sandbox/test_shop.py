@@ -1,11 +1,10 @@
-"""The shop's pages, its login, and what the short links count."""
+"""The shop's pages, and what the short links count."""
 
 from __future__ import annotations
 
 import httpx
 import pytest
 
-from smartlinkd.sandbox.session import cookies_of
 from smartlinkd.sandbox.state import SandboxState
 
 
@@ -34,29 +33,6 @@ async def test_other_path_is_not_found(
     sandbox: SandboxState, client: httpx.AsyncClient, path: str
 ) -> None:
     assert (await client.get(sandbox.origins.shop + path)).status_code == 404
-
-
-async def test_sign_in_sets_the_cookies_of_the_account(
-    sandbox: SandboxState, client: httpx.AsyncClient
-) -> None:
-    answer = await client.post(
-        f"{sandbox.origins.shop}/buyer/login", data={"loginKey": "42", "password": "x"}
-    )
-
-    page = f"{sandbox.origins.portal}/offer/custom_link"
-    assert (answer.status_code, answer.headers["location"]) == (303, page)
-    assert dict(answer.cookies) == cookies_of("42")
-    seen_by_scripts = [c for c in answer.headers.get_list("set-cookie") if "HttpOnly" not in c]
-    assert [cookie.partition("=")[0] for cookie in seen_by_scripts] == ["csrftoken"]
-
-
-async def test_sign_in_of_no_number_is_refused(
-    sandbox: SandboxState, client: httpx.AsyncClient
-) -> None:
-    answer = await client.post(f"{sandbox.origins.shop}/buyer/login", data={"loginKey": "me"})
-
-    assert answer.status_code == 400
-    assert not answer.cookies
 
 
 async def test_requests_cookies_and_login_links_are_counted(

@@ -63,8 +63,8 @@ class _Call(BaseModel):
     query: str
 
 
-def add_open_api(app: GuardedQuart, state: SandboxState) -> None:
-    """Add `POST /graphql`."""
+def add_apis(app: GuardedQuart, state: SandboxState) -> None:
+    """Add `POST /graphql`, the Open API, and `GET /estimate/ITEM`."""
 
     @app.post("/graphql")
     async def open_api() -> Response:
@@ -73,10 +73,6 @@ def add_open_api(app: GuardedQuart, state: SandboxState) -> None:
             return await _answer(state)
         except _Refused as refused:
             return as_json(graphql_errors(str(refused), refused.code))
-
-
-def add_estimate(app: GuardedQuart, state: SandboxState) -> None:
-    """Add `GET /estimate/ITEM`."""
 
     @app.get("/estimate/<int:item_id>")
     async def estimated(item_id: int) -> Response:

@@ -27,7 +27,7 @@ from smartlinkd.sandbox.batch import (
     target_of,
 )
 from smartlinkd.sandbox.faults import Point
-from smartlinkd.sandbox.open_api import add_estimate, add_open_api
+from smartlinkd.sandbox.open_api import add_apis
 from smartlinkd.sandbox.products import portal_offer, product_of
 from smartlinkd.sandbox.session import PortalSession, session_of
 from smartlinkd.sandbox.state import Delays, SandboxState, Submit
@@ -65,8 +65,7 @@ def portal_app(state: SandboxState) -> GuardedQuart:
     app = new_app(state)
     _add_pages(app, state)
     _add_calls(app, state)
-    add_open_api(app, state)
-    add_estimate(app, state)
+    add_apis(app, state)
     _add_control(app, state)
     return app
 

@@ -101,7 +101,7 @@ def usage(sandbox: SandboxState) -> str:
     portal, shop, short = sandbox.origins.portal, sandbox.origins.shop, sandbox.origins.short
     return f"""\
 The sandbox is running
-  portal       {portal}/   (sign in with any number; log at /_sandbox/log)
+  portal       {portal}/   (log at /_sandbox/log)
   shop         {shop}/
   short links  {short}/
 

@@ -1,9 +1,8 @@
 """The listeners of the shop and of the short links.
 
-The shop has product pages in every form of their address, and the login page for a person who looks
-at the sandbox with a browser: any number and any password make a session. Two counters of the short
-links matter more than their answers: `dlink opened` (a login link was followed, which must never
-happen) and `short link with cookie` (the session went to a host that has no use for it).
+The shop has a login page, and product pages in every form of their address. Two counters of the
+short links matter more than their answers: `dlink opened` (a login link was followed, which must
+never happen) and `short link with cookie` (the session went to a host that has no use for it).
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ from typing import Final
 
 from quart import Response, render_template, request
 
-from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.products import product_of
-from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookies_of, session_of
 from smartlinkd.sandbox.shortlinks import BIG_BODY, SLOW, Code, code_named
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import new_app, redirect_to
@@ -37,17 +34,7 @@ def shop_app(state: SandboxState) -> GuardedQuart:
 
     @app.get("/buyer/login")
     async def login() -> str:
-        return await render_template("login.html", default_account=DEFAULT_ACCOUNT)
-
-    @app.post("/buyer/login")
-    async def sign_in() -> Response:
-        cookies = cookies_of((await request.form).get("loginKey", ""))
-        if session_of(cookies) is None:
-            raise Invalid("loginKey: the account is a number of at most 15 digits")
-        answer = redirect_to(f"{state.origins.portal}/offer/custom_link", status=303)
-        for name, value in cookies.items():
-            answer.set_cookie(name, value, httponly=name != "csrftoken", samesite="Lax")
-        return answer
+        return await render_template("login.html")
 
     @app.get("/<path:path>")
     async def product(path: str) -> Response:

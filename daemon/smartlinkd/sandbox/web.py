@@ -90,9 +90,9 @@ def graphql_errors(message: str, code: int) -> dict[str, Any]:
     }
 
 
-def redirect_to(address: str, *, status: int = 302) -> Response:
+def redirect_to(address: str) -> Response:
     """Return a redirect."""
-    return Response("", status=status, headers={"Location": address})
+    return Response("", status=302, headers={"Location": address})
 
 
 def address_of(behaviour: str, state: SandboxState) -> str:
