@@ -2,13 +2,14 @@
 
 `read_batch` accepts the call of the portal's own page alone. `row_of` decides one link, more
 strictly than the real portal where a sloppy client earns money for the wrong account: it accepts
-the canonical form of a product's link without a query, or a short link that ends on a product.
+the canonical form of a product's link without a query, and no short link.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -16,7 +17,6 @@ from typing import Any, Final, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from smartlinkd.sandbox.session import affiliate_id
-from smartlinkd.sandbox.shortlinks import product_behind
 from smartlinkd.validation import describe_errors
 
 ROWS: Final = 5
@@ -34,7 +34,6 @@ _QUERY = (
 )
 _CANONICAL_PATH = re.compile(r"/product/([0-9]{1,15})/([0-9]{1,15})")
 _SUB_ID = re.compile(r"[A-Za-z0-9]{1,50}")
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _CODE_LENGTH = 10
 _STAMPED_PATH = 3
 """Every third item's short link carries `?lp=aff`, as the portal's own sometimes does."""
@@ -120,8 +119,6 @@ def read_batch(body: bytes) -> list[LinkParam]:
 
 def target_of(link: str, origins: Origins) -> Target | None:
     """Return the product of a link that the portal accepts, else None."""
-    if link.startswith(f"{origins.short}/"):
-        return product_behind(link.removeprefix(f"{origins.short}/"))
     canonical = _CANONICAL_PATH.fullmatch(link.removeprefix(origins.shop))
     if canonical is None or not link.startswith(origins.shop):
         return None
@@ -167,12 +164,8 @@ def long_link(
 
 def short_code(long: str) -> str:
     """Return the code of the short link for a long one. It is always the same."""
-    number = int.from_bytes(hashlib.sha256(long.encode()).digest()[:16])
-    digits = []
-    for _ in range(_CODE_LENGTH):
-        number, digit = divmod(number, len(_BASE62))
-        digits.append(_BASE62[digit])
-    return "".join(digits)
+    digest = hashlib.sha256(long.encode()).digest()
+    return b64encode(digest, altchars=b"xy")[:_CODE_LENGTH].decode()
 
 
 def _good_row(
