@@ -70,7 +70,7 @@ class LinkParam(BaseModel):
 
 class _Variables(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-    linkParams: list[LinkParam]  # noqa: N815 - the call's own names
+    linkParams: list[LinkParam] = Field(min_length=1, max_length=ROWS)  # noqa: N815 - its own names
     sourceCaller: Literal["CUSTOM_LINK_CALLER"]  # noqa: N815
 
 
@@ -112,8 +112,6 @@ def read_batch(body: bytes) -> list[LinkParam]:
         raise Malformed(describe_errors(error, whole="the body")) from None
     if " ".join(call.query.split()) != _QUERY:
         raise Malformed("The document is not that of the portal's page.")
-    if not 1 <= len(call.variables.linkParams) <= ROWS:
-        raise Malformed(f"linkParams: must be 1 to {ROWS} links.")
     return call.variables.linkParams
 
 

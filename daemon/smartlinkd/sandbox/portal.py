@@ -194,7 +194,7 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
 
     POST   /_sandbox/faults  {"fault": name, "times": n | null, "account": "…" | null}
     DELETE /_sandbox/faults  all are switched off; magic items stay what they are
-    POST   /_sandbox/delay   {"submit_ms": n, "product_ms": n}; one that is not given stays
+    POST   /_sandbox/delay   {"submit_ms": n, "product_ms": n}; one that is not given is 0
     GET    /_sandbox/log     counters, submits per account, the last submits
     """
 
@@ -211,9 +211,8 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
 
     @app.post("/_sandbox/delay")
     async def delay() -> Response:
-        given = await body_as(Delays)
-        state.delays = state.delays.model_copy(update=given.model_dump(exclude_unset=True))
-        return as_json({"ok": True, **state.delays.model_dump()})
+        state.delays = await body_as(Delays)
+        return as_json({"ok": True})
 
     @app.get("/_sandbox/log")
     async def log() -> Response:
