@@ -48,7 +48,7 @@ PROGRAM: Final = "1"
 
 _LOST_BY_PAGES = {"lost": "login_redirect", "lost_softly": "login_script", "human_check": "captcha"}
 _LOST_BY_CALLS = {"lost": "401", "lost_softly": "logged_out"}
-"""What goes wrong with a session shows otherwise at pages than at calls."""
+"""A session's fault shows otherwise at pages than at calls."""
 
 
 class FaultBody(BaseModel):
