@@ -232,7 +232,7 @@ async def converting(
 ) -> tuple[Program, str, list[httpx.Response]]:
     """A daemon that is held up upstream in a conversion, its address, and what it has answered."""
     answers: list[httpx.Response] = []
-    sandbox.faults.arm("open_api_slow")
+    sandbox.arm("open_api_slow")
     daemon = start(
         tables(
             directory,

@@ -197,7 +197,7 @@ async def test_page_without_cookies_redirects_to_login(subject: Subject) -> None
 async def test_page_that_cannot_be_loaded_raises(
     subject: Subject, url: Callable[[Any], str], reason: str
 ) -> None:
-    subject.portal.faults.arm("page_reset", account="4711")
+    subject.portal.arm("page_reset", account="4711")
     page = await subject.page("4711")
     with pytest.raises(NavigationFailed, match=reason):
         await page.goto(url(subject.origins))

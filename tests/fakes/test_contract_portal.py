@@ -63,7 +63,7 @@ async def test_page_fault_raises_its_error(
     subject: Subject, fault: str, error: type[Exception]
 ) -> None:
     page = await subject.page(ACCOUNT)
-    subject.portal.faults.arm(fault, times=1, account=ACCOUNT)
+    subject.portal.arm(fault, times=1, account=ACCOUNT)
     with pytest.raises(error):
         await portal.open_links_page(page, subject.market, form_timeout_s=2)
 
@@ -87,7 +87,7 @@ async def test_submit_fault_raises_its_error(
 ) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
-    subject.portal.faults.arm(f"submit_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
+    subject.portal.arm(f"submit_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
     with pytest.raises(error):
         await method(page, subject.market, [product()], [])  # type: ignore[operator]
 
@@ -96,7 +96,7 @@ async def test_submit_fault_raises_its_error(
 async def test_reset_of_reused_connection_is_retried(subject: Subject, method: object) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
-    subject.portal.faults.arm("submit_reset", times=1, account=ACCOUNT)
+    subject.portal.arm("submit_reset", times=1, account=ACCOUNT)
     assert len(await method(page, subject.market, [product()], [])) == 1  # type: ignore[operator]
     assert len(subject.portal.submits) == 2
 
@@ -108,7 +108,7 @@ async def test_product_fault_raises_its_error(
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     assert await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
-    subject.portal.faults.arm(f"product_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
+    subject.portal.arm(f"product_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
     with pytest.raises(MarketplaceFailed) as raised:
         await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
     assert type(raised.value) is (ProductsRefused if fault in REFUSED else error)
@@ -126,7 +126,7 @@ async def test_human_check_page_sends_no_request(subject: Subject) -> None:
 
 
 async def test_alert_is_dismissed(subject: Subject) -> None:
-    subject.portal.faults.arm("page_alert", times=1, account=ACCOUNT)
+    subject.portal.arm("page_alert", times=1, account=ACCOUNT)
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     assert len(await portal.submit_form(page, subject.market, [product()], [])) == 1

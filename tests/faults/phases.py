@@ -127,7 +127,7 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
     """A request has failed, and its context is being disposed of."""
     account = await start_with_page(stage, nursery)
-    stage.portal.faults.arm("submit_500", times=1, account=account)
+    stage.portal.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
     scene.gates = [scene.browser.hold(DISPOSE)]
     failed = stage.ask(account)

@@ -47,7 +47,7 @@ class CellRun:
             await self._check_stop(nursery)
         await self._check_log()
         self.stage.machine.heal()
-        self.stage.portal.faults.clear()
+        self.stage.portal.armed.clear()
         await self._check_recovery()
         await self._check_next(scene)
         self._check_readiness(struck)

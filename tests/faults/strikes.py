@@ -93,7 +93,7 @@ def portal_strike(fault: str) -> Strike:
         else:
             name = f"{'product' if scene.phase == 'reading' else 'submit'}_{kind}"
         times = 2 if kind == "reset" else 1  # the fake browser retries a reset request once
-        scene.stage.portal.faults.arm(name, times=times, account=scene.account)
+        scene.stage.portal.arm(name, times=times, account=scene.account)
 
     return strike
 

@@ -42,7 +42,7 @@ CALLS = {"submit": submit, "product": read}
 
 async def met(portal: Portal, name: str) -> httpx.Response:
     """The answer of the call that the fault is for, with the fault switched on."""
-    portal.sandbox.faults.arm(name, times=1)
+    portal.sandbox.arm(name, times=1)
     return await CALLS[name.partition("_")[0]](portal)
 
 
@@ -117,7 +117,7 @@ async def test_faults_of_a_whole_submit(portal: Portal) -> None:
 async def test_page_fault_shows_in_its_answer(
     portal: Portal, fault: str, status: int, shows: str
 ) -> None:
-    portal.sandbox.faults.arm(fault, times=1)
+    portal.sandbox.arm(fault, times=1)
 
     answer = await portal.send("GET", "/offer/custom_link")
 
@@ -143,7 +143,7 @@ async def test_page_fault_shows_in_its_answer(
 async def test_session_fault_is_seen_by_every_call(
     portal: Portal, call: str, fault: str, status: int, body: dict[str, Any]
 ) -> None:
-    portal.sandbox.faults.arm(fault)
+    portal.sandbox.arm(fault)
 
     answer = await CALLS[call](portal)
 

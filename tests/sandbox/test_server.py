@@ -27,7 +27,7 @@ async def test_close_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient) 
     async with AsyncExitStack() as answers:
         with trio.fail_after(3):
             async with open_sandbox(hold=1e6) as opened:
-                opened.faults.arm("page_endless")
+                opened.arm("page_endless")
                 page = client.stream(
                     "GET",
                     f"{opened.origins.portal}/offer/custom_link",

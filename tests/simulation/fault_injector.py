@@ -162,7 +162,7 @@ class FaultInjector:
         account = self._account() if self._chance.random() < 0.8 else None
         times = self._chance.choice((1, 1, 2, 3))
         self._log_fault(f"portal {name}", f"{times} times for {account or 'all'}")
-        self._world.portal.faults.arm(name, times=times, account=account)
+        self._world.portal.arm(name, times=times, account=account)
         if name == INVALID_LINK:
             self._world.begin_invalid_answers()
 

@@ -286,7 +286,7 @@ class World(Conditions):
         self.clock_set = trio.current_time()
 
     def heal_portal(self) -> None:
-        self.portal.faults.clear()
+        self.portal.armed.clear()
         self.end_invalid_answers()
 
     def heal_disk(self) -> None:

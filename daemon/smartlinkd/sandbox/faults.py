@@ -1,4 +1,4 @@
-"""Everything that can go wrong at the sandbox, by name, and the switchboard that injects it.
+"""Everything that can go wrong at the sandbox, by name. Pure.
 
 A fault is switched on by its name: for so many times, for one account (the cookie's SPC_U, the Open
 API's app id) or all. A fault of links or products also has a magic item, which spoils whatever it
@@ -7,12 +7,10 @@ is part of. `FAULTS` is the one list, for the control endpoints and the command'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
-
-from smartlinkd.errors import Invalid
 
 
 class Point(Enum):
@@ -145,43 +143,4 @@ FAULTS: tuple[Fault, ...] = (
 )
 
 BY_NAME: Final = {fault.name: fault for fault in FAULTS}
-_BY_ITEM: Final = {(fault.point, fault.item): fault for fault in FAULTS if fault.item}
-
-
-@dataclass
-class Armed:
-    """A fault that was switched on. `left` None is for ever, `account` None is everybody."""
-
-    fault: Fault
-    left: int | None
-    account: str | None
-
-
-class Switchboard:
-    """The faults that are switched on."""
-
-    def __init__(self) -> None:
-        self._armed: list[Armed] = []
-
-    def arm(self, name: str, *, times: int | None = None, account: str | None = None) -> None:
-        """Switch a fault on. Raises `Invalid` if there is no such fault."""
-        if name not in BY_NAME:
-            raise Invalid(f"fault: there is no {name!r}; one of {', '.join(sorted(BY_NAME))}")
-        self._armed.append(Armed(BY_NAME[name], times, account))
-
-    def clear(self) -> None:
-        """Switch everything off. Magic items stay what they are."""
-        self._armed.clear()
-
-    def due(
-        self, point: Point, *, account: str | None = None, items: Iterable[int] = ()
-    ) -> Fault | None:
-        """Return the fault that happens at `point` now, or None. One of its times is used up."""
-        for armed in self._armed:
-            if armed.fault.point is point and armed.account in (None, account):
-                if armed.left is not None:
-                    armed.left -= 1
-                    if not armed.left:
-                        self._armed.remove(armed)
-                return armed.fault
-        return next((_BY_ITEM[point, item] for item in items if (point, item) in _BY_ITEM), None)
+BY_ITEM: Final = {(fault.point, fault.item): fault for fault in FAULTS if fault.item}

@@ -201,12 +201,12 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     @app.post("/_sandbox/faults")
     async def arm() -> Response:
         body = await body_as(FaultBody)
-        state.faults.arm(body.fault, times=body.times, account=body.account)
+        state.arm(body.fault, times=body.times, account=body.account)
         return as_json({"ok": True})
 
     @app.delete("/_sandbox/faults")
     async def clear() -> Response:
-        state.faults.clear()
+        state.armed.clear()
         return as_json({"ok": True})
 
     @app.post("/_sandbox/delay")

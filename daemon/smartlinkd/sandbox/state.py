@@ -11,13 +11,15 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import trio
 from pydantic import BaseModel, ConfigDict, Field
 
+from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.batch import Origins
-from smartlinkd.sandbox.faults import Point, Switchboard
+from smartlinkd.sandbox.faults import BY_ITEM, BY_NAME, Fault, Point
 
 SUBMITS_KEPT: Final = 1_000
 """Submits in the log; the oldest is dropped first. A load test reads the counters instead."""
@@ -60,6 +62,15 @@ class Delays(BaseModel):
 
 
 @dataclass
+class Armed:
+    """A fault that was switched on. `account` None is everybody."""
+
+    fault: Fault
+    left: float
+    account: str | None
+
+
+@dataclass
 class SandboxState:
     """The state of a sandbox.
 
@@ -72,7 +83,7 @@ class SandboxState:
     origins: Origins
     hold: float
     sever: Callable[[Address, Address], None] | None = None
-    faults: Switchboard = field(default_factory=Switchboard)
+    armed: list[Armed] = field(default_factory=list)
     submits: deque[Submit] = field(default_factory=lambda: deque(maxlen=SUBMITS_KEPT))
     accounts: defaultdict[str, AccountSubmits] = field(
         default_factory=lambda: defaultdict(AccountSubmits)
@@ -82,13 +93,29 @@ class SandboxState:
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
     closing: trio.Event = field(default_factory=trio.Event)
 
+    def arm(self, name: str, *, times: int | None = None, account: str | None = None) -> None:
+        """Switch a fault on. Raises `Invalid` if there is no such fault."""
+        if name not in BY_NAME:
+            raise Invalid(f"fault: there is no {name!r}; one of {', '.join(sorted(BY_NAME))}")
+        self.armed.append(Armed(BY_NAME[name], times or inf, account))
+
     def due(self, point: Point, *, account: str | None = None, items: Sequence[int] = ()) -> str:
-        """Return what goes wrong at `point` now, and count the fault; "" if nothing does."""
-        fault = self.faults.due(point, account=account, items=items)
-        if fault is None:
+        """Return what goes wrong at `point` now, or "". The fault is counted, and used once."""
+        mine = [
+            armed
+            for armed in self.armed
+            if armed.fault.point is point and armed.account in (None, account)
+        ]
+        faults = [armed.fault for armed in mine]
+        faults += [BY_ITEM[point, item] for item in items if (point, item) in BY_ITEM]
+        if not faults:
             return ""
-        self.counters[f"fault {fault.name}"] += 1
-        return fault.behaviour
+        if mine:
+            mine[0].left -= 1
+            if not mine[0].left:
+                self.armed.remove(mine[0])
+        self.counters[f"fault {faults[0].name}"] += 1
+        return faults[0].behaviour
 
     @contextmanager
     def submitting(self, submit: Submit) -> Iterator[None]:
