@@ -7,7 +7,6 @@ anything is read, a wrong answer after the rows have been made.
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -29,18 +28,19 @@ from smartlinkd.sandbox.batch import (
 from smartlinkd.sandbox.faults import Point
 from smartlinkd.sandbox.open_api import add_apis
 from smartlinkd.sandbox.products import portal_offer, product_of
-from smartlinkd.sandbox.session import PortalSession, session_of
+from smartlinkd.sandbox.session import account_of
 from smartlinkd.sandbox.state import Delays, SandboxState, Submit
 from smartlinkd.sandbox.web import (
+    HTML,
     address_of,
     answer_to_call,
     as_json,
     body_as,
-    endless_page,
     graphql_errors,
     new_app,
     raw_body,
     redirect_to,
+    unfinished,
 )
 
 PROGRAM: Final = "1"
@@ -88,10 +88,10 @@ def _add_pages(app: GuardedQuart, state: SandboxState) -> None:
 
 async def _page(state: SandboxState, template: str, **facts: Any) -> Response:
     """Return a page of the signed-in account, with its fault if it has one."""
-    session, behaviour = session_of(request.cookies), "login_redirect"
-    if session is not None:
-        behaviour = state.due(Point.SESSION, account=session.account)
-        behaviour = behaviour or state.due(Point.PAGE, account=session.account)
+    behaviour = "login_redirect"
+    if account := account_of(request.cookies):
+        behaviour = state.due(Point.SESSION, account=account)
+        behaviour = behaviour or state.due(Point.PAGE, account=account)
     behaviour = _LOST_BY_PAGES.get(behaviour, behaviour)
     if behaviour in ("login_redirect", "captcha", "traffic", "check_in_json", "reset"):
         return await answer_to_call(behaviour, state, None)
@@ -102,17 +102,17 @@ async def _page(state: SandboxState, template: str, **facts: Any) -> Response:
     login = address_of("login_redirect", state)
     page = await render_template(template, behaviour=behaviour, login_url=login, **facts)
     if behaviour == "endless":
-        return endless_page(page[: page.index("<main")], state)
-    return Response(page, content_type="text/html; charset=utf-8")
+        return unfinished(page[: page.index("<main")], HTML, state, is_cut=False)
+    return Response(page, content_type=HTML)
 
 
 def _add_calls(app: GuardedQuart, state: SandboxState) -> None:
     @app.get("/api/v3/offer/product")
     async def offer() -> Response:
         state.counters["product read"] += 1
-        session = await _signed_in(state)
-        if isinstance(session, Response):
-            return session
+        account = await _signed_in(state)
+        if isinstance(account, Response):
+            return account
         given = request.args.get("item_id", "")
         if not (given.isascii() and given.isdigit()):
             return as_json({"code": 10001, "msg": "item_id: a number is due", "data": None})
@@ -120,33 +120,29 @@ def _add_calls(app: GuardedQuart, state: SandboxState) -> None:
         product = product_of(int(given))
         good = {"code": 0, "msg": "success", "data": portal_offer(product, state.origins.shop)}
         items = [product.item_id]
-        behaviour = state.due(Point.PRODUCT, account=session.account, items=items)
+        behaviour = state.due(Point.PRODUCT, account=account, items=items)
         return await answer_to_call(behaviour, state, good)
 
     @app.post("/api/v3/gql")
     async def gql() -> Response:
         state.counters["submit"] += 1
-        session = await _signed_in(state)
-        if isinstance(session, Response):
-            return session
-        return _refusal(session) or await _submit(state, session)
+        account = await _signed_in(state)
+        if isinstance(account, Response):
+            return account
+        return _refusal() or await _submit(state, account)
 
 
-async def _signed_in(state: SandboxState) -> PortalSession | Response:
-    """Return the session of a call, or the answer to a call without a good one."""
-    session = session_of(request.cookies)
-    if session is None:
-        return await answer_to_call("401", state, None)
-    behaviour = state.due(Point.SESSION, account=session.account)
-    if not behaviour:
-        return session
+async def _signed_in(state: SandboxState) -> str | Response:
+    """Return the account of a call, or the answer to a call without a good session."""
+    account, behaviour = account_of(request.cookies), "401"
+    if account and not (behaviour := state.due(Point.SESSION, account=account)):
+        return account
     return await answer_to_call(_LOST_BY_CALLS.get(behaviour, behaviour), state, None)
 
 
-def _refusal(session: PortalSession) -> Response | None:
+def _refusal() -> Response | None:
     """Return the answer to a call that the portal's own page would not send; None for others."""
-    token = request.headers.get("csrf-token", "")
-    if not hmac.compare_digest(token.encode(), session.csrf_token.encode()):
+    if request.headers.get("csrf-token") != request.cookies["csrftoken"]:
         return as_json({"code": 403, "msg": "csrf-token does not match"}, status=403)
     if request.headers.get("affiliate-program-type") != PROGRAM:
         return as_json({"code": 400, "msg": "affiliate-program-type is missing"}, status=400)
@@ -157,7 +153,7 @@ def _refusal(session: PortalSession) -> Response | None:
     return None
 
 
-async def _submit(state: SandboxState, session: PortalSession) -> Response:
+async def _submit(state: SandboxState, account: str) -> Response:
     try:
         params = read_batch(await raw_body())
     except Malformed as error:
@@ -165,15 +161,15 @@ async def _submit(state: SandboxState, session: PortalSession) -> Response:
         return as_json(graphql_errors(str(error), 10010))
     originals = tuple(param.originalLink for param in params)
     sub_ids = tuple(dict.fromkeys(param.places() for param in params))
-    with state.submitting(Submit(session.account, originals, sub_ids)):
+    with state.submitting(Submit(account, originals, sub_ids)):
         await trio.sleep(state.delays.submit_ms / 1000)
         targets = [target_of(link, state.origins) for link in originals]
         rows = [
-            _row(state, session.account, param, target)
+            _row(state, account, param, target)
             for param, target in zip(params, targets, strict=True)
         ]
         items = [target[1] for target in targets if target is not None]
-        behaviour = state.due(Point.SUBMIT, account=session.account, items=items)
+        behaviour = state.due(Point.SUBMIT, account=account, items=items)
         shown = {"short_rows": rows[:-1], "null_rows": None}.get(behaviour, rows)
         return await answer_to_call(behaviour, state, {"data": {"batchCustomLink": shown}})
 

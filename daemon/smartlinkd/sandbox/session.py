@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 EXPIRED: Final = "expired"
@@ -23,23 +22,14 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 _AFFILIATE_BASE = 17_000_000_000
 
 
-@dataclass(frozen=True)
-class PortalSession:
-    """A signed-in account, and the token that its calls must have."""
-
-    account: str
-    csrf_token: str
-
-
-def session_of(cookies: Mapping[str, str]) -> PortalSession | None:
-    """Return the session of these cookies; None if one of the four that make it is missing."""
+def account_of(cookies: Mapping[str, str]) -> str:
+    """Return the account that these cookies sign in; "" if one of the four it takes is missing."""
     account = cookies.get("SPC_U", "")
-    csrf_token = cookies.get("csrftoken", "")
-    if not _NUMBER.fullmatch(account) or not csrf_token:
-        return None
+    if not _NUMBER.fullmatch(account) or not cookies.get("csrftoken"):
+        return ""
     if cookies.get("SPC_EC", EXPIRED) in ("", EXPIRED) or not cookies.get("SPC_ST"):
-        return None
-    return PortalSession(account, csrf_token)
+        return ""
+    return account
 
 
 def cookies_of(account: str) -> dict[str, str]:

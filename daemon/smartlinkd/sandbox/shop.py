@@ -18,7 +18,7 @@ from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.shortlinks import BIG_BODY, SLOW, Code, code_named
 from smartlinkd.sandbox.state import SandboxState
-from smartlinkd.sandbox.web import new_app, redirect_to
+from smartlinkd.sandbox.web import HTML, new_app, redirect_to
 
 _PRODUCT_PATH: Final = re.compile(r".*(?:-i\.[0-9]+\.|/[0-9]+/)([0-9]{1,15})/?")
 """A product's address ends in two numbers, behind a slug or as folders."""
@@ -77,5 +77,5 @@ def _answer(code: Code, state: SandboxState) -> Response:
         f"<!doctype html><html><head><meta charset=utf-8>{head}</head><body></body></html>",
         status=code.status,
         headers={"Refresh": f"0; url={to}"} if code.is_refresh else {},
-        content_type="text/html; charset=utf-8",
+        content_type=HTML,
     )

@@ -25,13 +25,14 @@ from werkzeug.exceptions import NotFound
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.products import format_dong
-from smartlinkd.sandbox.session import session_of
+from smartlinkd.sandbox.session import account_of
 from smartlinkd.sandbox.state import Address, SandboxState
 from smartlinkd.validation import describe_errors
 
 M = TypeVar("M", bound=BaseModel)
 
 PAGES = Path(__file__).parent / "pages"
+HTML = "text/html; charset=utf-8"
 HUMAN_CHECK_ERROR = 90309999
 RETRY_AFTER = 30
 """Seconds, in the 429 answer."""
@@ -45,8 +46,7 @@ def new_app(state: SandboxState) -> GuardedQuart:
 
     @app.context_processor
     def facts() -> dict[str, Any]:
-        session = session_of(request.cookies)
-        return {"origins": state.origins, "account": session.account if session else None}
+        return {"origins": state.origins, "account": account_of(request.cookies)}
 
     @app.errorhandler(Invalid)
     def invalid(error: Invalid) -> Response:
@@ -169,11 +169,11 @@ async def answer_to_call(behaviour: str, state: SandboxState, good: Any) -> Resp
     half = json.dumps(good)[: len(json.dumps(good)) // 2]
     match behaviour:
         case "html":
-            return Response(_LOGIN_HTML, content_type="text/html; charset=utf-8")
+            return Response(_LOGIN_HTML, content_type=HTML)
         case "truncated":
             return Response(half, content_type="application/json")
         case "cut":
-            return _unfinished(half, "application/json", state, is_cut=True)
+            return unfinished(half, "application/json", state, is_cut=True)
         case "reset":
             _sever(state, *_addresses())
             await state.hold_back()  # until the server sees the reset and cancels this request
@@ -182,12 +182,8 @@ async def answer_to_call(behaviour: str, state: SandboxState, good: Any) -> Resp
     return as_json(good)
 
 
-def endless_page(head: str, state: SandboxState) -> Response:
-    """Return a page whose `head` is sent and whose rest is not."""
-    return _unfinished(head, "text/html; charset=utf-8", state, is_cut=False)
-
-
-def _unfinished(text: str, content_type: str, state: SandboxState, *, is_cut: bool) -> Response:
+def unfinished(text: str, content_type: str, state: SandboxState, *, is_cut: bool) -> Response:
+    """Return an answer of which `text` is sent and no more; the connection is cut then, or not."""
     addresses = _addresses()
 
     async def body() -> AsyncIterator[bytes]:
