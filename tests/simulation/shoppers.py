@@ -8,8 +8,8 @@ from math import inf
 
 import trio
 
-from smartlinkd.sandbox.products import product_link, product_of
-from smartlinkd.sandbox.shortlinks import CODES, product_behind
+from smartlinkd.sandbox.products import PRODUCTS, product_link, product_of
+from smartlinkd.sandbox.shortlinks import CODES
 from tests.fakes.network import ORIGINS, Json
 from tests.simulation.answers import (
     ALLOWED_FAIL_CODES,
@@ -228,9 +228,9 @@ class Shopper:
         if kind < 0.05:
             return Link(chance.choice(NO_LINKS), 0)
         if kind < 0.10:
-            code = chance.choice([row for row in CODES if row.code not in SLOW]).code
-            behind = product_behind(code)
-            return Link(f"{ORIGINS.short}/{code}", behind[1] if behind else 0)
+            row = chance.choice([row for row in CODES if row.code not in SLOW])
+            behind = 0 if row.product is None else PRODUCTS[row.product].item_id
+            return Link(f"{ORIGINS.short}/{row.code}", behind)
         popular = chance.random() < self._habits.popular_chance
         item = 500_000_000 + (chance.randrange(POPULAR) if popular else world.next_item())
         product = product_of(item)

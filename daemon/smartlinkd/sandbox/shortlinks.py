@@ -166,7 +166,6 @@ CODES: tuple[Code, ...] = (
 )
 
 _BY_NAME: Final = {row.code: row for row in CODES}
-_GONE: Final = Code("", "404", 404, head=_NOT_FOUND)
 
 
 def code_named(code: str) -> Code:
@@ -174,12 +173,4 @@ def code_named(code: str) -> Code:
     if found := _ANY_PRODUCT.fullmatch(code):
         to = f"{{shop}}/opaanlp/{found[1]}/{found[2]}?{{stamp}}"
         return Code("", "one 302 to that product", 302, to)
-    return _BY_NAME.get(code, _GONE)
-
-
-def product_behind(code: str) -> tuple[int, int] | None:
-    """Return (shop id, item id) of the product that a good code ends on, else None."""
-    if found := _ANY_PRODUCT.fullmatch(code):
-        return int(found[1]), int(found[2])
-    number = code_named(code).product
-    return None if number is None else (PRODUCTS[number].shop_id, PRODUCTS[number].item_id)
+    return _BY_NAME.get(code, _BY_NAME["gone"])

@@ -2,6 +2,7 @@
 
 The crew's own interpreter (Python 3.10 or later) runs it. It imports the standard library alone
 until it has its inputs, then `crewai` (1.11 or later), and nothing of the daemon ever. The daemon
-imports `finding` and `texts`, and starts the rest. Imports run one way: `runner → progress →
-connection → texts`. See docs/decisions/074-crewai-adapter.md.
+imports `finding` and `texts`, and starts the rest; the example crew has its `connection`, too.
+Imports run one way: `runner → progress → connection → texts`. See
+docs/decisions/074-crewai-adapter.md.
 """
