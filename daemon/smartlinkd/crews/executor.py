@@ -53,7 +53,7 @@ from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
-NO_SUCH_EXECUTION = "kickoff_id: there is no such execution, or not any more"
+NO_SUCH_EXECUTION = "there is no such execution, or not any more"
 
 
 class Executor:
@@ -185,14 +185,14 @@ class Executor:
             NotFound: there is none that the user may see.
             Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
-        await self._check_exists(user, kickoff_id)
+        await self._check_exists(user, kickoff_id, field="execution_id")
         await self.mailbox.ask(Scheduler.resume, user, kickoff_id, feedback, webhooks)
 
     async def execution(self, user: CrewUser, kickoff_id: str) -> Execution:
         """Return an execution. Raises `NotFound` if there is none that the user may see."""
         found = await self._store.execution(kickoff_id, crew=user.crew, owner=user.sees_only)
         if found is None:
-            raise NotFound(NO_SUCH_EXECUTION)
+            raise NotFound(f"kickoff_id: {NO_SUCH_EXECUTION}")
         return found
 
     async def executions(
@@ -259,9 +259,11 @@ class Executor:
         """The number of clients that wait for news of an execution."""
         return self._subscriptions.count
 
-    async def _check_exists(self, user: CrewUser, kickoff_id: str) -> None:
+    async def _check_exists(
+        self, user: CrewUser, kickoff_id: str, *, field: str = "kickoff_id"
+    ) -> None:
         if await self._store.summary(kickoff_id, crew=user.crew, owner=user.sees_only) is None:
-            raise NotFound(NO_SUCH_EXECUTION)
+            raise NotFound(f"{field}: {NO_SUCH_EXECUTION}")
 
 
 def _make_empty(runs: Path) -> None:

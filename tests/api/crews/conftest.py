@@ -129,7 +129,7 @@ class FakeExecutor:
     async def execution(self, _caller: CrewUser, kickoff_id: str) -> Execution:
         self.refuse()
         if kickoff_id not in self.known:
-            raise NotFound(NO_SUCH_EXECUTION)
+            raise NotFound(f"kickoff_id: {NO_SUCH_EXECUTION}")
         return self.known[kickoff_id]
 
     async def executions(
