@@ -247,17 +247,6 @@ def test_signal_rolls_back_and_no_second_one_interrupts_that(
     assert machine.version() == OLD
 
 
-def test_configuration_that_cannot_be_written_ends_in_one_line(
-    machine: Machine, main: Main, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = machine.paths.configuration
-    config.unlink()
-    config.with_name(".config.toml.new").mkdir()
-    assert main() == 1
-    told = capsys.readouterr().err
-    assert told == f"install: {config} could not be written: Is a directory\n"
-
-
 def test_signal_before_any_change_leaves_the_running_service(
     machine: Machine,
     main: Main,
