@@ -205,7 +205,7 @@ def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
             kickoff_id, lambda each: each.status is Status.WAITING_FOR_HUMAN_INPUT
         )
         await service.executor.resume(
-            service.caller, kickoff_id, Feedback("a", "yes", approved=True), webhooks=()
+            service.caller, kickoff_id, Feedback("a", "yes", approved=True)
         )
         return await service.outcome(kickoff_id)
 

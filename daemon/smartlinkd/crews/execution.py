@@ -8,7 +8,7 @@ nothing of the worker is left. See docs/decisions/066-one-task-an-execution.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -38,7 +38,6 @@ from smartlinkd.store.model import (
     ExecutionState,
     ExecutionUpdate,
     Status,
-    WebhookTarget,
 )
 
 logger = logging.getLogger(__name__)
@@ -78,7 +77,6 @@ class HumanAnswer:
     """A human's answer. Once `settled` is set it is recorded, or `refusal` says why not."""
 
     feedback: Feedback
-    webhooks: tuple[WebhookTarget, ...]
     settled: trio.Event = field(default_factory=trio.Event, compare=False)
     refusal: str | None = field(default=NOT_WAITING, compare=False)
 
@@ -169,14 +167,14 @@ class RunningExecution:
             self._stage.cancel()
         self._limit_last_writes()
 
-    async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
+    async def answer(self, feedback: Feedback) -> None:
         """Pass a human's answer to the worker. Return when it is recorded.
 
         A client that disconnects does not cancel its answer. A repeated answer counts once, until
         the task asks its next question. Raises `Invalid` as `Executor.resume` does.
         """
         question, latest = self._question, self._latest_answer
-        answer = HumanAnswer(feedback, tuple(webhooks))
+        answer = HumanAnswer(feedback)
         is_asked = question is not None and question.task_id == feedback.task_id
         if latest is not None and latest == answer and not is_asked:
             answer = latest
@@ -326,7 +324,7 @@ class RunningExecution:
         self._talk_scope.deadline = trio.current_time() + question.seconds_left
         said, now = answer.feedback, self._recorder.wall()
         try:
-            entry = self._progress.answered(answer.webhooks, approved=said.approved, now=now)
+            entry = self._progress.answered(said.webhooks, approved=said.approved, now=now)
             await self._record(entry)
             answer.refusal = None
         except Invalid as fault:  # nothing is recorded, so the question stands
@@ -337,7 +335,7 @@ class RunningExecution:
         finally:
             answer.settled.set()
         # Not before: the store may have refused these, and would refuse calls to them.
-        self._progress.subject = self._progress.subject_with(answer.webhooks)
+        self._progress.subject = self._progress.subject_with(said.webhooks)
         await question.worker.channel.send(
             HumanFeedback(task_id=question.task_id, feedback=said.text, approved=said.approved)
         )

@@ -46,7 +46,6 @@ from smartlinkd.store.model import (
     ExecutionState,
     IdempotencyKey,
     ListPage,
-    WebhookTarget,
 )
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
@@ -171,22 +170,15 @@ class Executor:
         # In the client's task: it may take minutes, and many may wait for it.
         await completion.wait_stopped()
 
-    async def resume(
-        self,
-        user: CrewUser,
-        kickoff_id: str,
-        feedback: Feedback,
-        *,
-        webhooks: tuple[WebhookTarget, ...],
-    ) -> None:
-        """Answer a question to a human. The webhooks replace those of the same kinds from now on.
+    async def resume(self, user: CrewUser, kickoff_id: str, feedback: Feedback) -> None:
+        """Answer a question to a human.
 
         Raises:
             NotFound: there is none that the user may see.
             Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
         await self._check_exists(user, kickoff_id, field="execution_id")
-        await self.mailbox.ask(Scheduler.resume, user, kickoff_id, feedback, webhooks)
+        await self.mailbox.ask(Scheduler.resume, user, kickoff_id, feedback)
 
     async def execution(self, user: CrewUser, kickoff_id: str) -> Execution:
         """Return an execution. Raises `NotFound` if there is none that the user may see."""

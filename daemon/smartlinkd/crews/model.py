@@ -133,11 +133,12 @@ class Kickoff:
 
 @dataclass(frozen=True)
 class Feedback:
-    """A human's answer to the question about a task."""
+    """A human's answer to the question about a task. `webhooks` replace those of their kinds."""
 
     task_id: str
     text: str = field(repr=False)
     approved: bool
+    webhooks: tuple[WebhookTarget, ...] = ()
 
 
 @dataclass(frozen=True)

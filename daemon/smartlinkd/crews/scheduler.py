@@ -30,7 +30,6 @@ from smartlinkd.store.model import (
     NewExecution,
     Status,
     Summary,
-    WebhookTarget,
 )
 from smartlinkd.supervision.actor import Call
 
@@ -227,19 +226,13 @@ class Scheduler:
             raise Invalid("kickoff_id: this execution has ended already")
         return completion
 
-    async def resume(
-        self,
-        user: CrewUser,
-        kickoff_id: str,
-        feedback: Feedback,
-        webhooks: tuple[WebhookTarget, ...],
-    ) -> None:
+    async def resume(self, user: CrewUser, kickoff_id: str, feedback: Feedback) -> None:
         """Answer the question of an execution that exists; see `Executor.resume`."""
         queue = self._queues.get(user.crew)
         execution = queue.running.get(kickoff_id) if queue is not None else None
         if execution is None or execution.has_finished:
             raise Invalid(NOT_WAITING)
-        await execution.answer(feedback, webhooks)
+        await execution.answer(feedback)
 
     def load(self) -> dict[str, CrewLoad]:
         """Return how many executions of each crew run and wait."""

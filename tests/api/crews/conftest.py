@@ -53,7 +53,6 @@ from smartlinkd.store.model import (
     ListPage,
     Status,
     Summary,
-    WebhookTarget,
 )
 from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
@@ -78,7 +77,7 @@ class FakeExecutor:
         self.known: dict[str, Execution] = {}
         self.events: dict[str, list[ExecutionEvent]] = {}
         self.kickoffs: list[tuple[CrewUser, Kickoff, IdempotencyKey | None]] = []
-        self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
+        self.feedbacks: list[Feedback] = []
         self.keys: list[tuple[IdempotencyKey, str]] = []  # with their executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
@@ -160,21 +159,14 @@ class FakeExecutor:
         await trio.sleep(self.takes_to_stop)
         self.change(kickoff_id, status=Status.STOPPED, error="stopped", finished_at=BEGAN)
 
-    async def resume(
-        self,
-        caller: CrewUser,
-        kickoff_id: str,
-        feedback: Feedback,
-        *,
-        webhooks: tuple[WebhookTarget, ...],
-    ) -> None:
+    async def resume(self, caller: CrewUser, kickoff_id: str, feedback: Feedback) -> None:
         found = await self.execution(caller, kickoff_id)
         if (found.status, found.current_task) != (
             Status.WAITING_FOR_HUMAN_INPUT,
             feedback.task_id,
         ):
             raise Invalid("task_id: nobody is asked about this task; see current_task")
-        self.feedbacks.append((feedback, webhooks))
+        self.feedbacks.append(feedback)
         self.change(kickoff_id, status=Status.RUNNING)
 
     @asynccontextmanager

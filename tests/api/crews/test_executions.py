@@ -71,7 +71,7 @@ async def test_resume_may_replace_webhooks(served: ServedCrews, executor: FakeEx
     url = "https://a.example/"
     body = answer_of(known.id, crewWebhookUrl=url, step_webhook_url=url, taskWebhookUrl="")
     assert (await served.own.post("/resume", served.token, body)).status_code == 200
-    assert [(each.kind, each.url) for each in executor.feedbacks[0][1]] == [
+    assert [(each.kind, each.url) for each in executor.feedbacks[0].webhooks] == [
         ("step", url), ("crew", url),
     ]  # fmt: skip
 

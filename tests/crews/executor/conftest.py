@@ -235,9 +235,9 @@ class CrewsDaemon:
         user: str = "",
         webhooks: tuple[WebhookTarget, ...] = (),
     ) -> None:
-        feedback = Feedback(task_id, text, approved)
+        feedback = Feedback(task_id, text, approved, webhooks)
         with trio.fail_after(HANG):
-            await self.executor.resume(CrewUser("c", user), kickoff_id, feedback, webhooks=webhooks)
+            await self.executor.resume(CrewUser("c", user), kickoff_id, feedback)
 
     async def events(self, kickoff_id: str) -> list[NewEvent]:
         """The events as they were recorded."""

@@ -37,7 +37,7 @@ QUESTIONS: dict[str, Ask] = {
     "follow": follow,
     "stop": Executor.stop,
     "resume": lambda executor, caller, each: executor.resume(
-        caller, each, Feedback("a", "x", True), webhooks=()
+        caller, each, Feedback("a", "x", True)
     ),
 }
 

@@ -198,12 +198,9 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
 
         Webhook addresses given at the kickoff stay in force; those given here replace them.
         """
-        await executor.resume(
-            caller,
-            body.execution_id,
-            Feedback(body.task_id, body.human_feedback, body.is_approve),
-            webhooks=webhook_targets(body, crews.webhook_networks),
-        )
+        webhooks = webhook_targets(body, crews.webhook_networks)
+        feedback = Feedback(body.task_id, body.human_feedback, body.is_approve, webhooks)
+        await executor.resume(caller, body.execution_id, feedback)
         message = "not approved: the crew is told so, with the feedback"
         if body.is_approve:
             message = "approved: the execution goes on"
