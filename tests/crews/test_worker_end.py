@@ -70,6 +70,11 @@ async def test_worker_whose_child_uses_too_much_memory_is_ended(begin: Begin) ->
             BROKEN + r'.*\. It sent: {"type": "\[KEY\]"}',
         ),
         (
+            python('say("started", **{os.environ["KEY"]: 1})'),
+            "sk-12345",
+            BROKEN + r'started\.\[KEY\]: is not a field here\. It sent: {.*"\[KEY\]": 1}',
+        ),
+        (
             shell('printf %s "$KEY" >&3'),
             "sk-12345",
             BROKEN + r"its last line has no newline\. It sent: \[KEY\]",
@@ -80,7 +85,7 @@ async def test_worker_whose_child_uses_too_much_memory_is_ended(begin: Begin) ->
             r"not with \[KEY\]",
         ),
     ],
-    ids=["broken line", "escaped by JSON", "half a line", "failed"],
+    ids=["broken line", "escaped by JSON", "name of a field", "half a line", "failed"],
 )
 async def test_quote_hides_the_values_of_the_environment(
     begin: Begin, command: tuple[str, ...], value: str, error: str

@@ -112,7 +112,7 @@ class Worker:
             return final
         if (fault := self.channel.fault) is not None:
             line = self._redactor.redact(_text(fault.line or b""))
-            return protocol_broken(fault.reason, quoted(line))
+            return protocol_broken(self._redactor.redact(fault.reason), quoted(line))
         with trio.move_on_after(self._settings.grace):
             await self._process.wait()
         if self._process.status is None:
