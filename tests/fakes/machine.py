@@ -73,12 +73,12 @@ class Process:
                     await trio.sleep(LAUNCH_TAKES)
                     if machine.launching is not None:
                         await machine.launching.enter()
-                    if machine.early_exit_stderr is not None:
-                        self.end(ExitStatus(code=1), machine.early_exit_stderr)
                     machine.prepare(self.browser)
                     self.stderr_tail = (
                         f"DevTools listening on ws://127.0.0.1:{self.port}{self.path}\n"
                     )
+                    if machine.early_exit_stderr is not None:
+                        self.end(ExitStatus(code=1), machine.early_exit_stderr)
                     await trio.sleep_forever()
         finally:
             for wire in self.wires:
