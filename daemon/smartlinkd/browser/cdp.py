@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
@@ -117,10 +117,8 @@ class CdpSession:
 
         def handle(mapper: Callable[[JsonObject], Iterable[T]], params: JsonObject) -> None:
             for item in mapper(params):
-                try:
+                with suppress(trio.WouldBlock):
                     send.send_nowait(item)
-                except trio.WouldBlock:
-                    logger.debug("an event was lost: too many at once")
 
         handlers = [(method, partial(handle, mapper)) for method, mapper in mappers.items()]
         for method, handler in handlers:

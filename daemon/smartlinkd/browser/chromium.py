@@ -298,10 +298,9 @@ def _flags(folder: Path, settings: LaunchSettings) -> Iterator[str]:
 def _shared_memory() -> int:
     """Return the bytes that are free in /dev/shm."""
     try:
-        room = os.statvfs(SHARED_MEMORY)
+        return shutil.disk_usage(SHARED_MEMORY).free
     except OSError:
         return 0
-    return room.f_bavail * room.f_frsize
 
 
 def _environment(folder: Path) -> dict[str, str]:

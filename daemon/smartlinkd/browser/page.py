@@ -26,7 +26,6 @@ from smartlinkd.browser.errors import (
     BrowserFailed,
     ContextLost,
     NavigationFailed,
-    PageGone,
     ProtocolError,
     ScriptFailed,
 )
@@ -108,13 +107,9 @@ class BrowserContext:
         return page
 
     async def dispose(self) -> None:
-        """Close the tabs and forget the cookies. Raises as `CdpSession.call`, but not for a browser
-        that has ended."""
+        """Close the tabs and forget the cookies. Raises as `CdpSession.call`."""
         self._stop_listening()
-        try:
-            await self._browser.call("Target.disposeBrowserContext", {"browserContextId": self.id})
-        except PageGone:
-            return
+        await self._browser.call("Target.disposeBrowserContext", {"browserContextId": self.id})
 
     async def _set_up(self, cookies: Sequence[Mapping[str, object]]) -> None:
         here = {"browserContextId": self.id}

@@ -1,11 +1,8 @@
 """The fork server: a small Python process that forks one reaper for each command.
 
-A fork takes a twentieth of an interpreter's start. The server has one thread, no lock, and nothing
-of the daemon's: neither its environment nor its descriptors. It ends what a killed reaper leaves.
-
-Only the standard library is imported: the program is run with `-I -S`, its socket is standard
-input.
-docs/decisions/041-fork-server.md tells what was rejected.
+The server has one thread, no lock, and nothing of the daemon's: neither its environment nor its
+descriptors. It ends what a killed reaper leaves. Only the standard library is imported: the program
+is run with `-I -S`, its socket is standard input. See docs/decisions/041-fork-server.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Redact a program's secrets in what is quoted of it.
 
-A program's last words go to the log and to clients, and often contain what it was given: a key, or
-an address with a password. Its secrets are known here, so they are replaced by their names, as they
-are and as JSON writes them. docs/decisions/043-redaction.md tells what was rejected.
+They are replaced by their names, as they are and as JSON writes them. See
+docs/decisions/043-redaction.md.
 """
 
 from __future__ import annotations
