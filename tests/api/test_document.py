@@ -140,16 +140,19 @@ async def document_of(daemon: Daemon) -> Any:
 
 
 async def test_every_body_has_an_example_that_its_model_takes(daemon: Daemon) -> None:
+    document = await document_of(daemon)
     bodies = [
         operation["requestBody"]["content"]["application/json"]
-        for methods in (await document_of(daemon))["paths"].values()
+        for methods in document["paths"].values()
         for operation in methods.values()
         if "requestBody" in operation
     ]
     for body in bodies:
-        model = MODELS[body["schema"]["$ref"].rpartition("/")[2]]
+        name = body["schema"]["$ref"].rpartition("/")[2]
+        model = MODELS[name]
         assert issubclass(model, Body)
-        read = model.model_validate_json(json.dumps(body["example"]), by_alias=True)
+        (example,) = document["components"]["schemas"][name]["examples"]
+        read = model.model_validate_json(json.dumps(example), by_alias=True)
         assert read.model_fields_set, model
     assert len(bodies) > 8
 

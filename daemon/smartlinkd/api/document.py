@@ -155,15 +155,9 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         schema = references[operation.body, "validation"]
         entry["requestBody"] = {
             "required": operation.needs_body,
-            "content": {"application/json": {"schema": schema, **_example(operation.body)}},
+            "content": {"application/json": {"schema": schema}},
         }
     return entry
-
-
-def _example(body: type[BaseModel]) -> Json:
-    extra = body.model_config.get("json_schema_extra")
-    examples = extra.get("examples") if isinstance(extra, dict) else None
-    return {"example": examples[0]} if isinstance(examples, list) else {}
 
 
 def _with_scope(description: str, operation: Operation) -> str:
