@@ -12,6 +12,7 @@ SMALL = 150
 
 EXCEPTIONS = {
     "api.crews.mapping": "pure; bodies to and from values of the store",
+    "api.crews.sse": "a protocol of its own, with tests of its own",
     "api.static": "serves files; app.py has the order of handlers",
     "commands.completion": "a command, and what a shell asks for while a person types",
     "commands.demo_history": "the demo's older links, which no other command needs",
