@@ -77,8 +77,6 @@ def describe_parameters(model: type[Parameters]) -> list[Json]:
 async def read_body(model: type[B], *, any_type: bool = False, is_optional: bool = False) -> B:
     """Read the body of the current request as a `model`.
 
-    Quart's own `get_json` answers 500 to bytes that are not UTF-8 and to deep nesting.
-
     Args:
         any_type: Take it whatever its `Content-Type` is, with names in snake_case as well, as
             clients of CrewAI send it.

@@ -1,9 +1,7 @@
 """The HTTP server: Quart-Trio on hypercorn's classes, inside our own nursery.
 
-As shipped, hypercorn 0.18 and quart-trio 0.12 let any client end the process with one request, keep
-finished connections for ever, and cannot be stopped while a client does not read. Each class that
-is at fault is subclassed here, and nothing upstream is replaced in place. Every guard, and the
-fault that it is for: docs/decisions/075-http-server.md.
+Each class that is at fault is subclassed here, and nothing upstream is replaced in place. Every
+guard, and the fault that it is for: docs/decisions/075-http-server.md.
 """
 
 from __future__ import annotations

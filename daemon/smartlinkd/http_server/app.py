@@ -93,8 +93,7 @@ def hold_until_answered(held: AbstractContextManager[T]) -> T:
 class RequestTask(TrioASGIHTTPConnection):
     """One request: a disconnect cancels its handler, but not the return of its connection.
 
-    hypercorn reports a disconnect after every answer as well. quart-trio then cancels the task that
-    is handing the connection back, and the connection is never reused, closed or expired.
+    hypercorn reports a disconnect after every answer as well.
     """
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

@@ -42,10 +42,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Tasks(TaskGroup):
-    """The tasks of one connection's requests. Each is given `Messages` in place of a channel.
-
-    A full channel would block the connection's reader for ever once a request's task has ended.
-    """
+    """The tasks of one connection's requests. Each is given `Messages` in place of a channel."""
 
     async def spawn_app(
         self,
@@ -144,8 +141,7 @@ class HttpConnection(TCPServer):
     async def _idle_timeout(self) -> None:
         """Close the connection when it has been idle too long, or soon after the server's stop.
 
-        It runs as long as the connection. Upstream starts and cancels one for each request, which
-        takes a fifth of a small request's time.
+        It runs as long as the connection: docs/decisions/076-http-server-speed.md.
         """
         terminated, patience = self.context.terminated, self.config.keep_alive_timeout
         while not terminated.is_set() and trio.current_time() < self.idle_since + patience:
