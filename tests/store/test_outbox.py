@@ -177,15 +177,6 @@ def test_replaced_targets_are_deleted(store: StoreDatabase, execution_id: str) -
         record(store, execution_id, webhooks=targets[:1])
 
 
-@pytest.mark.parametrize("store_limits", [StoreLimits(body_bytes=3)])
-def test_body_over_the_limit_is_refused(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-
-    with pytest.raises(TooLarge, match=r"^webhook body: 4 bytes"):
-        queue(store, execution_id, NewDelivery(TASK, b"1234", now))
-
-
 KINDS: tuple[WebhookKind, ...] = ("task", "crew")
 
 

@@ -173,7 +173,7 @@ class Scheduler:
         entry = requeued(subject_of(execution), self._recorder.wall())
         try:
             await self._recorder.record(execution.id, ExecutionState.PENDING, entry)
-        except Invalid as fault:  # it has as many events or webhook calls as one may have
+        except Invalid as fault:  # it has as many webhook calls as one may have
             why = f"{INTERRUPTED}, and cannot be run again: {fault}"
             await self._end(execution.id, Outcome(Status.INTERRUPTED, error=why))
             return False

@@ -1,7 +1,8 @@
 """Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
 
-Most callers have narrower limits. A value over these is refused as `TooLarge`. JSON is parsed again
-before it is stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep
+What workers and clients send has narrower limits (crews/protocol.py, the API's schemas), but for
+`meta` and URLs. A value over these is refused as `TooLarge`. JSON is parsed again before it is
+stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep
 a nesting) makes an execution unreadable.
 """
 
@@ -18,22 +19,12 @@ from pydantic_core import from_json, to_json
 from smartlinkd.errors import Invalid
 from smartlinkd.store.errors import TooLarge
 
-MAX_JSON: Final = 8 * 1024 * 1024
-"""The size of one JSON value: the inputs of an execution, the data of an event."""
+MAX_VALUE: Final = 8 * 1024 * 1024
+"""The size of a value, such as a result, or the data of an event as JSON."""
 MAX_META: Final = 64 * 1024
 """The size of a client's `meta`, which stands in every webhook call of the execution."""
-MAX_TEXT: Final = 8 * 1024 * 1024
-"""The size of a result."""
-MAX_ERROR: Final = 64 * 1024
-"""The size of an error's text. A list page of 100 executions holds 100 of them."""
-MAX_NAME: Final = 4096
-"""The size of a name: a task's id, the type of an event, an idempotency key."""
 MAX_URL: Final = 8 * 1024
 """The size of a URL."""
-MAX_AUTH: Final = 16 * 1024
-"""The size of an Authorization header; servers take less."""
-MAX_EVENT_TYPES: Final = 256 * 1024
-"""The size of the event types that a target wants: a hundred of 200 characters of any kind."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -43,7 +34,7 @@ class Damaged(ValueError):  # noqa: N818 - said of the file
     """A column does not hold what was written into it."""
 
 
-def encode(name: str, value: JsonValue, *, limit: int = MAX_JSON) -> str | None:
+def encode(name: str, value: JsonValue, *, limit: int = MAX_VALUE) -> str | None:
     """Return a JSON value as text; None for null.
 
     Args:
@@ -58,7 +49,7 @@ def encode(name: str, value: JsonValue, *, limit: int = MAX_JSON) -> str | None:
         return None
     try:
         content = to_json(value, inf_nan_mode="constants")
-        check_size(name, len(content), limit)
+        _check_size(name, len(content), limit)
         from_json(content, allow_inf_nan=False, cache_strings="keys")
     except ValueError:
         raise Invalid(
@@ -79,18 +70,17 @@ def decode(content: str | None) -> JsonValue:
     return value
 
 
-def text(name: str, value: str, limit: int) -> str:
+def text(name: str, value: str, limit: int = MAX_VALUE) -> str:
     """Return `value`. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise Invalid(f"{name}: holds half a character (a lone surrogate); replace it") from None
-    check_size(name, size, limit)
+    _check_size(name, size, limit)
     return value
 
 
-def check_size(name: str, size: int, limit: int) -> None:
-    """Raise `TooLarge` for more than `limit` bytes."""
+def _check_size(name: str, size: int, limit: int) -> None:
     if size > limit:
         raise TooLarge(f"{name}: {size} bytes, more than the {limit} that are kept; send less")
 

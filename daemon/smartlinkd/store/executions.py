@@ -14,11 +14,7 @@ from pydantic import JsonValue
 
 from smartlinkd.errors import Invalid
 from smartlinkd.store.codec import (
-    MAX_ERROR,
     MAX_META,
-    MAX_NAME,
-    MAX_TEXT,
-    check_size,
     decode,
     digest,
     encode,
@@ -58,7 +54,7 @@ around it, an answer is one write to a connection (`SEND_SLICE`).
 
 _CURSOR_BYTES: Final = 8
 
-_TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAME}
+_TEXTS: Final = ("result", "error", "current_task")
 _JSON: Final = ("result_json", "last_step")
 _MOMENTS: Final = ("started_at", "finished_at")
 
@@ -133,7 +129,7 @@ class Executions:
             row = self._connection.execute(
                 "SELECT digest, execution FROM idempotency "
                 "WHERE crew = ? AND owner = ? AND key = ? AND expires_at > ?",
-                (crew, owner, text("Idempotency-Key", key.key, MAX_NAME), micros(now)),
+                (crew, owner, text("Idempotency-Key", key.key), micros(now)),
             ).fetchone()
             if row is None:
                 return None
@@ -164,14 +160,19 @@ class Executions:
             if ExecutionState(row["state"]).ended:
                 raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
             sequence: int = row["sequence"]
-            event_count = row["last_event"] + len(update.events)
             delivery_count = row["deliveries"] + len(update.deliveries)
-            if not update.ends or len(update.events) > 1:  # the end alone always has room
-                _check_count("events", event_count, self._limits.events)
-                _check_count("webhook calls", delivery_count, self._limits.deliveries)
+            if not update.ends:  # the end always has room
+                if delivery_count > self._limits.deliveries:
+                    raise TooLarge(
+                        f"webhook calls: more than {self._limits.deliveries} in one execution; "
+                        "end it"
+                    )
                 self._outbox.check_pending(sequence, update.deliveries)
             columns = _changed_columns(change) | self._record_tasks(row, change)
-            columns |= {"last_event": event_count, "deliveries": delivery_count}
+            columns |= {
+                "last_event": row["last_event"] + len(update.events),
+                "deliveries": delivery_count,
+            }
             # The names are those of this file, never a caller's.
             assignments = ", ".join(f"{column} = :{column}" for column in columns)
             self._connection.execute(
@@ -342,8 +343,6 @@ class Executions:
             content = encode("task", asdict(task)) or ""
             count += 1
             size += len(content)
-            _check_count("completed tasks", count, self._limits.tasks)
-            check_size("tasks", size, self._limits.tasks_chars)
             self._connection.execute(
                 "INSERT INTO tasks VALUES (?, ?, ?)", (sequence, count, content)
             )
@@ -357,7 +356,7 @@ class Executions:
                     sequence,
                     number,
                     micros(event.timestamp),
-                    text("event type", event.type, MAX_NAME),
+                    text("event type", event.type),
                     encode("event data", event.data),
                 )
                 for number, event in enumerate(new, last + 1)
@@ -383,9 +382,9 @@ def _changed_columns(change: Change) -> _Columns:
     if "total_tasks" in change:
         columns["total_tasks"] = change["total_tasks"]
     given = cast("Mapping[str, Any]", change)
-    for name, limit in _TEXTS.items():
+    for name in _TEXTS:
         if name in given:
-            columns[name] = None if given[name] is None else text(name, given[name], limit)
+            columns[name] = None if given[name] is None else text(name, given[name])
     for name in _JSON:
         if name in given:
             columns[name] = encode(name, given[name])
@@ -393,11 +392,6 @@ def _changed_columns(change: Change) -> _Columns:
         if name in given:
             columns[name] = None if given[name] is None else micros(given[name])
     return columns
-
-
-def _check_count(what: str, count: int, limit: int) -> None:
-    if count > limit:
-        raise TooLarge(f"{what}: more than {limit} in one execution; end it")
 
 
 def _summary_fields(row: sqlite3.Row) -> dict[str, Any]:

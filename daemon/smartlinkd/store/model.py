@@ -285,7 +285,7 @@ class Retention:
 class StoreLimits:
     """The store's own bounds. No setting changes them.
 
-    Most callers have narrower ones. What is over these is refused as `TooLarge`.
+    How much a worker may send is in crews/protocol.py: it bounds events and completed tasks.
     """
 
     calls: int = 512
@@ -305,18 +305,10 @@ class StoreLimits:
     """Free pages that are cut off the file in one transaction, likewise."""
     disk_look_s: float = 5.0
     """The time between two looks for room while the disk is full."""
-    events: int = 100_000
-    """Events of one execution. Its end is still recorded beyond."""
     deliveries: int = 100_000
     """Webhook calls of one execution over its life. Those of its end are still queued beyond."""
-    tasks: int = 10_000
-    """Completed tasks of one execution."""
-    tasks_chars: int = 16 * 1024 * 1024
-    """Characters of all task records of one execution, which are read together."""
     targets: int = 64
     """Webhook targets of one execution that are in force or that a delivery waits for."""
-    body_bytes: int = 32 * 1024 * 1024
-    """The size of one webhook body: a result, the same as an object, and JSON's quotes."""
     pending_bytes: int = 256 * 1024 * 1024
     """Webhook bodies of one execution that may wait. Those of its end are still queued beyond.
 

@@ -16,10 +16,7 @@ from typing import cast
 from pydantic import SecretStr
 
 from smartlinkd.store.codec import (
-    MAX_AUTH,
-    MAX_EVENT_TYPES,
     MAX_URL,
-    check_size,
     decode,
     encode,
     micros,
@@ -81,7 +78,6 @@ class Outbox:
     def queue(self, sequence: int, execution_id: str, deliveries: Iterable[NewDelivery]) -> None:
         """Add deliveries. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
         for delivery in deliveries:
-            check_size("webhook body", len(delivery.body), self._limits.body_bytes)
             webhook = self._find_target(sequence, execution_id, delivery.target)
             if webhook is None:
                 webhook = self._add_target(sequence, execution_id, delivery.target, in_force=False)
@@ -230,7 +226,7 @@ class Outbox:
             )
         credential = None
         if target.auth is not None:
-            header = text("webhook authentication", target.auth.get_secret_value(), MAX_AUTH)
+            header = text("webhook authentication", target.auth.get_secret_value())
             context = _context(execution_id, target.kind, target.url)
             credential = self._seal.seal(header.encode(), context)
         number = self._connection.execute(
@@ -241,7 +237,7 @@ class Outbox:
                 in_force,
                 target.kind,
                 text("webhook url", target.url, MAX_URL),
-                encode("webhook events", list(target.events), limit=MAX_EVENT_TYPES),
+                encode("webhook events", list(target.events)),
                 credential,
             ),
         ).lastrowid

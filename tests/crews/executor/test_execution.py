@@ -188,10 +188,12 @@ async def test_output_of_a_failed_worker_is_logged(
 async def test_messages_beyond_the_stores_limit_fail_the_execution_and_earlier_ones_stay(
     start_daemon: StartDaemon,
 ) -> None:
-    daemon = await start_daemon(store_limits=StoreLimits(events=3))
-    kickoff_id = await daemon.kickoff("started", "log 1", "log 2", "log 3", "hang")
+    daemon = await start_daemon(store_limits=StoreLimits(deliveries=3))
+    all_events = WebhookTarget("stream", "https://example.com/")
+    script = ("started", "log 1", "log 2", "log 3", "hang")
+    kickoff_id = await daemon.kickoff(*script, webhooks=(all_events,))
     end = await daemon.end_of(kickoff_id)
-    assert "cannot be kept: events: more than 3 in one execution" in (end.error or "")
+    assert "cannot be kept: webhook calls: more than 3 in one execution" in (end.error or "")
     assert await daemon.logs(kickoff_id) == ["1", "2"]
 
 

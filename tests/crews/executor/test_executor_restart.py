@@ -137,18 +137,20 @@ async def test_execution_is_rerun_three_times_at_most(
 async def test_rerun_beyond_the_stores_limit_is_interrupted(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
-    """Its worker has said as much as one execution may: the daemon must not fail at it."""
+    """It has as many webhook calls as one execution may: the daemon must not fail at it."""
     again = crew(on_restart="rerun")
     daemon = await start_daemon(again)
-    kickoff_id = await daemon.kickoff(*WAITS)
+    all_events = WebhookTarget("stream", "https://example.com/")
+    kickoff_id = await daemon.kickoff(*WAITS, webhooks=(all_events,))
     await daemon.gate.reaches(1)
     await daemon.kill()
 
-    daemon = await start_daemon(again, store_limits=StoreLimits(events=3))
+    daemon = await start_daemon(again, store_limits=StoreLimits(deliveries=3))
     end = await daemon.end_of(kickoff_id)
     assert end.status is Status.INTERRUPTED
     assert end.error == (
-        f"{INTERRUPTED}, and cannot be run again: events: more than 3 in one execution; end it"
+        f"{INTERRUPTED}, and cannot be run again: webhook calls: more than 3 in one execution; "
+        "end it"
     )
 
 
