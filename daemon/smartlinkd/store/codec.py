@@ -2,8 +2,8 @@
 
 What workers and clients send has narrower limits (crews/protocol.py, the API's schemas), but for
 `meta` and URLs. A value over these is refused as `TooLarge`. JSON is parsed again before it is
-stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep
-a nesting) makes an execution unreadable.
+stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep a nesting)
+makes an execution unreadable.
 """
 
 from __future__ import annotations
