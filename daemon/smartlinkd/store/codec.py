@@ -1,9 +1,9 @@
 """Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
 
 What workers and clients send has narrower limits (crews/protocol.py, the API's schemas), but for
-`meta` and URLs. A value over these is refused as `TooLarge`. JSON is parsed again before it is
-stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep a nesting)
-makes an execution unreadable.
+`meta`. A value over these is refused as `TooLarge`. JSON is parsed again before it is stored, so
+that no value that the reader would refuse (NaN, a lone surrogate, too deep a nesting) makes an
+execution unreadable.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ MAX_VALUE: Final = 8 * 1024 * 1024
 """The size of a value, such as a result, or the data of an event as JSON."""
 MAX_META: Final = 64 * 1024
 """The size of a client's `meta`, which stands in every webhook call of the execution."""
-MAX_URL: Final = 8 * 1024
-"""The size of a URL."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -70,13 +68,13 @@ def decode(content: str | None) -> JsonValue:
     return value
 
 
-def text(name: str, value: str, limit: int = MAX_VALUE) -> str:
+def text(name: str, value: str) -> str:
     """Return `value`. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise Invalid(f"{name}: holds half a character (a lone surrogate); replace it") from None
-    _check_size(name, size, limit)
+    _check_size(name, size, MAX_VALUE)
     return value
 
 

@@ -16,7 +16,6 @@ from typing import cast
 from pydantic import SecretStr
 
 from smartlinkd.store.codec import (
-    MAX_URL,
     decode,
     encode,
     micros,
@@ -236,7 +235,7 @@ class Outbox:
                 sequence,
                 in_force,
                 target.kind,
-                text("webhook url", target.url, MAX_URL),
+                text("webhook url", target.url),
                 encode("webhook events", list(target.events)),
                 credential,
             ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from pydantic import SecretStr
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.errors import Invalid
@@ -129,7 +130,7 @@ async def test_webhooks_of_an_answer_replace_those_of_their_kinds(daemon: CrewsD
     assert called == [*streams, ("new", "task"), *streams]
 
 
-TOO_LARGE = WebhookTarget("task", "https://example.com/" + "x" * 9000)
+NOT_KEPT = WebhookTarget("task", "https://example.com/x", auth=SecretStr("\ud800"))
 
 
 async def test_answer_whose_webhooks_cannot_be_kept_is_refused_and_the_question_stands(
@@ -139,8 +140,8 @@ async def test_answer_whose_webhooks_cannot_be_kept_is_refused_and_the_question_
     kickoff_id = await daemon.kickoff(*ASKS, webhooks=old)
     await daemon.reaches(kickoff_id, WAITING)
     for _ in range(2):
-        with pytest.raises(Invalid, match="webhook url: 9020 bytes"):
-            await daemon.resume(kickoff_id, webhooks=(TOO_LARGE,))
+        with pytest.raises(Invalid, match="webhook authentication: holds half a character"):
+            await daemon.resume(kickoff_id, webhooks=(NOT_KEPT,))
     asked = await daemon.look(kickoff_id)
     assert (asked.status, asked.current_task, asked.webhooks) == (WAITING, "a", old)
     await daemon.resume(kickoff_id)
@@ -159,7 +160,7 @@ async def test_refused_answer_leaves_the_human_as_much_time_as_before(
     await wait_all_tasks_blocked()
     mock_clock.jump(900)
     with pytest.raises(Invalid):
-        await daemon.resume(kickoff_id, webhooks=(TOO_LARGE,))
+        await daemon.resume(kickoff_id, webhooks=(NOT_KEPT,))
     mock_clock.jump(99)
     await wait_all_tasks_blocked()
     assert (await daemon.look(kickoff_id)).status is WAITING
