@@ -137,7 +137,7 @@ async def test_execution_is_rerun_three_times_at_most(
 async def test_rerun_beyond_the_stores_limit_is_interrupted(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
-    """It has as many webhook calls as one execution may: the daemon must not fail at it."""
+    """The execution has as many webhook calls as it may: the daemon must not fail at that."""
     again = crew(on_restart="rerun")
     daemon = await start_daemon(again)
     all_events = WebhookTarget("stream", "https://example.com/")
