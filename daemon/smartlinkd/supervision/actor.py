@@ -40,8 +40,6 @@ class ActorGone(Unavailable):
 class Call(Generic[A, R]):
     """One call of an actor's method, and its result, which is set once."""
 
-    __slots__ = ("_answered", "_log_contexts", "_outcome", "_scope", "_work", "actor", "withdrawn")
-
     def __init__(self, actor: str, work: Callable[[A], Awaitable[R] | R]) -> None:
         """Wrap `work`: a coroutine function for `answer`, a plain function for `do`."""
         self.actor = actor
