@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import trio
 
 from tests.fakes.network import Json
-from tests.simulation.calls import Call
 from tests.simulation.crews import failing_script, successful_script
 from tests.simulation.executions import Execution
 from tests.simulation.receivers import webhook_fields
-from tests.simulation.world import ANSWERED, World
+from tests.simulation.world import ANSWERED, Call, World
 
 WAITED = 60.0
 """The longest `?wait=`, in seconds."""
@@ -55,7 +56,10 @@ class CrewClient:
         world = self._world
         with world.busy():
             execution = self._new()
-            if await self._accepted(execution) and not await self._abandons():
+            if not await self._accepted(execution):
+                return
+            await trio.lowlevel.checkpoint()
+            if self._chance.random() >= 0.1 or world.is_calm:  # others do not follow it
                 world.log.note(f"{self.name}: {execution.number} is {execution.id}")
                 await self._follow(execution)
 
@@ -100,11 +104,6 @@ class CrewClient:
                 world.fail(f"a kickoff was answered {call.status}: {call.exchange.body!r}")
             await trio.sleep(RETRY_AFTER)
         return False
-
-    async def _abandons(self) -> bool:
-        """True if the client does not follow its execution."""
-        await trio.lowlevel.checkpoint()
-        return self._chance.random() < 0.1 and not self._world.is_calm
 
     async def _follow(self, execution: Execution) -> None:
         world, chance = self._world, self._chance
@@ -203,7 +202,7 @@ class CrewClient:
         path: str,
         body: Json | None = None,
         *,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         within: float = ANSWERED,
     ) -> Call:
         return await self._world.answered(

@@ -19,11 +19,10 @@ from tests.simulation.answers import (
     WrongAnswer,
     check_answer,
 )
-from tests.simulation.calls import Call
 from tests.simulation.expectations import NOBODY, CookieId, PendingConversion, SubIds
 from tests.simulation.sessions import Session, Visitor
 from tests.simulation.upstream import cookie_of
-from tests.simulation.world import World
+from tests.simulation.world import Call, World
 
 POPULAR = 12
 """Number of items that all clients ask for."""
@@ -66,11 +65,7 @@ class Shopper:
     """A client that converts links."""
 
     def __init__(
-        self,
-        visitor: Visitor,
-        habits: Habits,
-        world: World,
-        chance: random.Random,
+        self, visitor: Visitor, habits: Habits, world: World, chance: random.Random
     ) -> None:
         self.name = visitor.name
         self._visitor = visitor
@@ -115,7 +110,10 @@ class Shopper:
         """Convert links. The boolean is False when the client left, or the daemon ended."""
         world, sub_ids = self._world, self._habits.sub_ids
         pending = PendingConversion(
-            cookie_id, frozenset(link.item for link in links if link.item), sub_ids
+            set() if cookie_id is None else {cookie_id},
+            frozenset(link.item for link in links if link.item),
+            sub_ids,
+            is_stored=cookie_id is None,
         )
         body: Json = {"links": [link.text for link in links], "subIds": list(sub_ids)}
         if cookie_id is not None:
@@ -155,8 +153,8 @@ class Shopper:
         if call.status != 200:
             world.fail(f"nothing is wrong, and yet: {call.status} {call.exchange.body!r}")
             return True
-        self._check_answer(call, pending, links, is_healthy=True)
-        if data and call.answer["mapping"][links[0].text]["product"] is None:
+        found = self._check_answer(call, pending, links, is_healthy=True)
+        if data and found and found.without_data:
             world.fail(f"nothing is wrong, and yet there is no product data: {call.answer}")
         return True
 
@@ -172,8 +170,9 @@ class Shopper:
             case 403:
                 pass  # `Visitor.note_answer` has checked it
             case 502:
-                if pending.cookie_id is not None and "human check" in call.error:
-                    world.expectations.owner_told_of_pause(pending.cookie_id[0], call.began)
+                if not pending.is_stored and "human check" in call.error:
+                    ((account, _),) = pending.may_be
+                    world.expectations.owner_told_of_pause(account, call.began)
                 if is_healthy and not self._may_be_refused(pending):
                     world.fail(f"{self.name}: nothing is wrong, and yet {call.error}")
             case 503:
@@ -186,36 +185,34 @@ class Shopper:
 
     def _check_answer(
         self, call: Call, pending: PendingConversion, links: list[Link], *, is_healthy: bool
-    ) -> None:
+    ) -> Converted | None:
+        """Return what the answer says; None when it is wrong."""
         world = self._world
         try:
-            codes = {
-                *ALLOWED_FAIL_CODES,
-                *([INVALID] if world.had_invalid_answers(call.began) else ()),
-            }
-            found = check_answer(links, pending.sub_ids, call.answer, world.portal, codes)
+            had_invalid = world.invalid_answers.until >= call.began
+            codes = {*ALLOWED_FAIL_CODES, *([INVALID] if had_invalid else ())}
+            found = check_answer(links, pending.sub_ids, call.answer, ORIGINS, codes)
         except WrongAnswer as wrong:
             world.fail(f"{self.name}, {pending}: {wrong}")
-            return
+            return None
         world.log.counts["conversions"] += len(found.made)
         self._check_account(found, pending)
         if is_healthy and found.failed and not self._may_be_refused(pending):
             world.fail(f"{self.name}: nothing is wrong, and yet {call.answer}")
+        return found
 
     def _check_account(self, found: Converted, pending: PendingConversion) -> None:
         if not found.account:
             return
-        may_be = {pending.cookie_id} if pending.cookie_id is not None else pending.may_be
-        if found.account not in {account for account, _ in may_be}:
+        if found.account not in {account for account, _ in pending.may_be}:
             self._world.fail(f"{self.name}, {pending}: the links earn for {found.account}")
-        if len(may_be) == 1:
-            (cookie_id,) = may_be
+        if len(pending.may_be) == 1:
+            (cookie_id,) = pending.may_be
             self._world.expectations.handed_out(pending, cookie_id, found.made)
 
     def _may_be_refused(self, pending: PendingConversion) -> bool:
         """True if a cookie of the request may be refused without a fault."""
-        may_be = {pending.cookie_id} if pending.cookie_id is not None else pending.may_be
-        return any(each is None or self._world.expectations.may_be_refused(each) for each in may_be)
+        return any(map(self._world.expectations.may_be_refused, pending.may_be))
 
     def _links(self) -> list[Link]:
         chance = self._chance
