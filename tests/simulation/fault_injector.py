@@ -303,6 +303,7 @@ class FaultInjector:
 
     def _log_fault(self, kind: str, more: str = "") -> None:
         self._world.log.note(f"FAULT {kind} {more}".rstrip(), count=f"fault {kind}")
+        self._world.log.counts["faults"] += 1
 
     def _account(self) -> str:
         return self._chance.choice(self._accounts)
