@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from math import inf
@@ -57,6 +58,23 @@ class Conditions:
     def had_disk_fault(self) -> bool:
         """True during a disk fault and for a while after it."""
         return trio.current_time() <= self.disk_fault.until + DISK_FAULT_EFFECT
+
+    async def act_in_bursts(
+        self,
+        act: Callable[[], Awaitable[None]],
+        chance: random.Random,
+        interval_s: float,
+        burst_chance: float,
+        largest_burst: int,
+    ) -> None:
+        """Call `act` at random times for ever, some times several calls at once."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(chance.expovariate(self.activity / interval_s))
+                await self.wait_while_paused()
+                burst = chance.random() < burst_chance and not self.is_calm
+                for _ in range(chance.randint(2, largest_burst) if burst else 1):
+                    nursery.start_soon(act)
 
     async def wait_while_paused(self) -> None:
         """Wait until clients may begin something."""

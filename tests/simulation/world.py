@@ -248,10 +248,12 @@ class World(Conditions):
         headers: Mapping[str, str] = MappingProxyType({}),
         within: float = ANSWERED,
         may_wait_for_disk: bool = False,
+        refusal: int = 503,
     ) -> Call:
         """Send a request, and check that its answer comes within `within` seconds.
 
-        With `may_wait_for_disk` a disk fault excuses a late answer.
+        With `may_wait_for_disk` a disk fault excuses a late answer. The answer is 200, 503 or
+        `refusal`; there may be none (0).
         """
         call = self.ask(method, path, body, token=token, headers=headers)
         try:
@@ -262,6 +264,8 @@ class World(Conditions):
         is_excused = may_wait_for_disk and self.had_disk_fault
         if not call.exchange.ended.is_set() and not is_excused:
             self.fail(f"{method} {path} was not answered within {within:g} s")
+        if call.status not in (0, 200, 503, refusal):
+            self.fail(f"{method} {path} was answered {call.status}: {call.exchange.body!r}")
         self.log.note(f"{client}: {method} {path} {call.status}", count="requests")
         return call
 
