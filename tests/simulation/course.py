@@ -91,7 +91,11 @@ class Course:
             CrewClient(f"{crew} {n}", crew, world, random_for(world.seed, f"crews {n}"))
             for n, crew in enumerate(crews)
         ]
-        return [self._owner.run, *(each.run for each in (*shoppers, *crew_clients))]
+        return [
+            self._owner.run,
+            *(shopper.run for shopper in shoppers),
+            *(client.run for client in crew_clients),
+        ]
 
     def _shopper(self, number: int) -> Shopper:
         chance = random_for(self._world.seed, f"shopper {number}")

@@ -118,7 +118,13 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         if name.isdigit():
             with suppress(OSError):
-                yield int(name), Path(f"/proc/{name}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                yield (
+                    int(name),
+                    Path(f"/proc/{name}/stat")
+                    .read_text("utf-8", "replace")
+                    .rpartition(")")[2]
+                    .split(),
+                )
 
 
 def _entries(folder: str) -> int:
