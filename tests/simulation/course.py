@@ -157,9 +157,9 @@ class Course:
         self._audit.check_nothing_left()
         self._audit.check_ends_delivered()
         if self._chance.random() < 0.6:
-            world.machine.set_idle(True)
+            world.machine.is_idle = True
             await trio.sleep(self._chance.uniform(FORGOTTEN, LONGEST_REST))
-            world.machine.set_idle(False)
+            world.machine.is_idle = False
             self._audit.check_nothing_left()
             self._audit.check_contexts_disposed()
 
