@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
@@ -28,28 +26,17 @@ def content(secret: str = SECRET) -> bytes:
     return record(secret).model_dump_json().encode()
 
 
-@dataclass
-class Process:
-    """One process of the daemon: its store, and the record that it found there."""
+def start(
+    manager: Manager, passed: list[Descriptor] | None = None
+) -> tuple[FdStore, CookieRecord | None]:
+    """Start a process; return its store and the record that it found there.
 
-    store: FdStore
-    found: CookieRecord | None
-
-
-Start = Callable[..., Process]
-
-
-@pytest.fixture
-def start(manager: Manager) -> Start:
-    """Start a process, with the descriptors that systemd passes to it, or with others."""
-
-    def start(found: list[Descriptor] | None = None) -> Process:
-        if found is None:
-            found = [Descriptor(name, os.dup(kept)) for name, kept in manager.store.items()]
-        store = FdStore(NotifySocket(manager.address), found)
-        return Process(store, store.restore())
-
-    return start
+    systemd passes it the stored descriptors, or a test others.
+    """
+    if passed is None:
+        passed = [Descriptor(name, os.dup(kept)) for name, kept in manager.store.items()]
+    store = FdStore(NotifySocket(manager.address), passed)
+    return store, store.restore()
 
 
 def kept_in(manager: Manager) -> list[bytes]:
@@ -57,59 +44,42 @@ def kept_in(manager: Manager) -> list[bytes]:
     return [os.pread(descriptor, MAX_RECORD, 0) for descriptor in manager.store.values()]
 
 
-def test_record_is_stored_before_the_one_before_is_removed(manager: Manager, start: Start) -> None:
-    process = start()
-    assert process.found is None
-    assert not process.store.is_kept
-    for number in range(3):
-        process.store.keep(record(f"{number}"))
-    manager.listen()
-    told = [next(iter(each.fields)) for each in manager.heard]
-    assert told == ["FDSTORE", *["FDSTORE", "FDSTOREREMOVE"] * 2]
-    assert manager.said("FDPOLL") == ["0"] * 3
-    assert kept_in(manager) == [content("2")]
-    assert process.store.is_kept
-
-
-def test_record_comes_back_and_stays_stored_from_process_to_process(
-    manager: Manager, start: Start, caplog: pytest.LogCaptureFixture
+def test_record_comes_back_and_the_next_is_stored_before_it_is_removed(
+    manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    start().store.keep(record("0"))
+    store, found = start(manager)
+    assert (found, store.is_kept) == (None, False)
+    store.keep(record("0"))
     for number in range(1, 4):
         manager.listen()
-        process = start()
-        assert process.found == record(f"{number - 1}")
-        assert process.store.is_kept
-        process.store.keep(record(f"{number}"))
-    count = 0
+        store, found = start(manager)
+        assert (found, store.is_kept) == (record(f"{number - 1}"), True)
+        store.keep(record(f"{number}"))
     manager.listen()
-    for message in manager.heard:
-        count += ("FDSTORE" in message.fields) - ("FDSTOREREMOVE" in message.fields)
-        assert 1 <= count <= 2
+    told = [next(iter(message.fields)) for message in manager.heard]
+    assert told == ["FDSTORE", *["FDSTORE", "FDSTOREREMOVE"] * 6]
     assert kept_in(manager) == [content("3")]
     assert "the cookie synced at 2026-05-04T03:02:01+00:00 is here again" in caplog.text
     assert "SPC_EC" not in caplog.text
 
 
-def test_newest_record_is_restored_and_the_others_are_removed(
-    manager: Manager, start: Start
-) -> None:
+def test_newest_record_is_restored_and_the_others_are_removed(manager: Manager) -> None:
     manager.store = {
         "cookie-9": memfd_with(content("old")),
         "cookie-11": memfd_with(content("newest")),
         "cookie-10": memfd_with(content("older")),
     }
-    assert start().found == record("newest")
+    assert start(manager)[1] == record("newest")
     assert kept_in(manager) == [content("newest")]
 
 
-def test_all_descriptors_that_were_passed_are_closed(start: Start) -> None:
+def test_all_descriptors_that_were_passed_are_closed(manager: Manager) -> None:
     passed = [
         Descriptor("cookie-2", memfd_with(content())),
         Descriptor("cookie-1", memfd_with(b"")),
     ]
-    start(passed)
+    start(manager, passed)
     assert not any(is_open(each.number) for each in passed)
 
 
@@ -126,78 +96,77 @@ def test_all_descriptors_that_were_passed_are_closed(start: Start) -> None:
     ids=["empty", "no JSON", "cut", "no cookie", "no record", "no text"],
 )
 def test_record_that_is_broken_is_refused_without_showing_it(
-    manager: Manager, start: Start, stored: bytes, caplog: pytest.LogCaptureFixture
+    manager: Manager, stored: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager.store = {
         "cookie-2": memfd_with(stored),
         "cookie-1": memfd_with(content("before")),
     }
-    assert start().found == record("before")
+    assert start(manager)[1] == record("before")
     assert kept_in(manager) == [content("before")]
     assert "the stored cookie cookie-2 is refused: there is no cookie in it" in caplog.text
     assert SECRET not in caplog.text
 
 
 def test_descriptor_that_is_no_memfd_is_refused(
-    start: Start, caplog: pytest.LogCaptureFixture
+    manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, other = os.pipe()
     os.close(other)
-    assert start([Descriptor("cookie-1", ours)]).found is None
+    assert start(manager, [Descriptor("cookie-1", ours)])[1] is None
     assert "the stored cookie cookie-1 is refused: " in caplog.text
 
 
 @pytest.mark.parametrize("cookie_text", ["  a=b;c=d ", "SPC_EC=-", "SPC_EC=x; a=\u2192"])
-def test_record_that_an_older_daemon_stored_is_still_read(start: Start, cookie_text: str) -> None:
+def test_record_that_an_older_daemon_stored_is_still_read(
+    manager: Manager, cookie_text: str
+) -> None:
     older = record(text=cookie_text)
     found = Descriptor("cookie-1", memfd_with(older.model_dump_json().encode()))
-    assert start([found]).found == older
+    assert start(manager, [found])[1] == older
 
 
-def test_full_queue_delays_the_newest_record_and_keeps_the_old_one_stored(
-    manager: Manager, start: Start
-) -> None:
-    start().store.keep(record("first"))
+def test_full_queue_delays_the_newest_record_and_keeps_the_old_one_stored(manager: Manager) -> None:
+    start(manager)[0].keep(record("first"))
     manager.listen()
     manager.fill()
-    process = start()
+    store, _ = start(manager)
     for number in range(3):
-        process.store.keep(record(f"{number}"))
-    assert not process.store.is_kept
+        store.keep(record(f"{number}"))
+    assert not store.is_kept
     assert kept_in(manager) == [content("first")]
     assert not manager.said("FDSTOREREMOVE")
-    process.store.send_pending()
+    store.send_pending()
     assert kept_in(manager) == [content("2")]
-    assert process.store.is_kept
+    assert store.is_kept
 
 
-def test_full_queue_delays_a_removal(manager: Manager, start: Start) -> None:
+def test_full_queue_delays_a_removal(manager: Manager) -> None:
     manager.store = {"cookie-1": memfd_with(b"broken")}
     manager.fill()
-    process = start()
+    store, _ = start(manager)
     assert len(kept_in(manager)) == 1
-    process.store.send_pending()
+    store.send_pending()
     assert kept_in(manager) == []
 
 
 def test_record_without_a_free_descriptor_is_not_kept(
     manager: Manager,
-    start: Start,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def full(*_: object) -> int:
         raise OSError(24, "Too many open files")
 
-    process = start()
-    process.store.keep(record("before"))
+    store, _ = start(manager)
+    store.keep(record("before"))
     with monkeypatch.context() as patched:
         patched.setattr(os, "memfd_create", full)
-        process.store.keep(record())
-    assert not process.store.is_kept
+        store.keep(record())
+    assert not store.is_kept
     assert kept_in(manager) == []  # better none than the one before
     assert "the cookie will not outlive the daemon: Too many open files" in caplog.text
-    process.store.keep(record("after"))
+    store.keep(record("after"))
     assert kept_in(manager) == [content("after")]
 
 

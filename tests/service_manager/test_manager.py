@@ -206,15 +206,10 @@ def running(manager: Manager, part: Part) -> Running:
         await trio.lowlevel.checkpoint()
         (_, child) = supervisor.snapshot()
         assert part.note is not None, "a bug"
+        state = ChildState.WAITING if part.note else child.state
+        name = f"part{part.note}"
         return report(
-            PartReport(
-                name=f"part{part.note}",
-                state=ChildState.WAITING if part.note else child.state,
-                since=child.since,
-                restarts=child.restarts,
-                last_error=child.last_error,
-                next_retry=child.next_retry,
-            )
+            PartReport.model_construct(name=name, state=state, restarts=0, last_error=None)
         )
 
     @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 import pytest
 
@@ -31,41 +30,17 @@ def part(
     restarts: int = 0,
     error: str | None = None,
 ) -> PartReport:
-    return PartReport(
-        name=name, state=state, since=NOW, restarts=restarts, last_error=error, next_retry=None
-    )
+    return PartReport.model_construct(name=name, state=state, restarts=restarts, last_error=error)
 
 
 def browser(state: str = "ready", *, last_end: str | None = None) -> BrowserReport:
-    return BrowserReport(
-        state=state,
-        ready=state == "ready",
-        since=NOW,
-        version=None,
-        pid=None,
-        restarts=0,
-        last_restart_reason=last_end,
-        jobs_running=0,
-        jobs_waiting=0,
-        contexts=0,
+    return BrowserReport.model_construct(
+        state=state, ready=state == "ready", last_restart_reason=last_end
     )
 
 
-def crew(
-    running: int,
-    waiting: int,
-    name: str | None = "post",
-    state: Literal["ready", "broken"] = "ready",
-) -> CrewReport:
-    return CrewReport(
-        name=name,
-        state=state,
-        default=False,
-        base_address=None,
-        users=[],
-        running=running,
-        waiting=waiting,
-    )
+def crew(running: int, waiting: int, name: str | None = "post", state: str = "ready") -> CrewReport:
+    return CrewReport.model_construct(name=name, state=state, running=running, waiting=waiting)
 
 
 def account(state: str, reason: str | None = None) -> AccountReport:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.batch import Origins, long_link, short_code
+from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.session import affiliate_id
-from smartlinkd.sandbox.state import SandboxState
-from tests.fakes.network import ORIGINS
 
 INVALID = 10
 UNRESOLVED = -1
@@ -29,7 +28,7 @@ class Link:
 
 
 class WrongAnswer(Exception):  # noqa: N818 - the name says it
-    """An answer with a malformed entry, or with a link that does not match the request."""
+    """A wrong answer or a missing one. The text describes it."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class Converted:
 
     made: tuple[int, ...]
     """Items of the products that were converted."""
+    without_data: int
+    """The number of these without product data."""
     failed: int
     account: str
     """The account that earns; "" when nothing was converted."""
@@ -47,7 +48,7 @@ def check_answer(
     links: list[Link],
     sub_ids: tuple[str, ...],
     body: Mapping[str, Any],
-    portal: SandboxState,
+    origins: Origins,
     codes: Collection[int],
 ) -> Converted:
     """Return what the answer says. `codes` are the fail codes that a product may have.
@@ -59,26 +60,29 @@ def check_answer(
     asked = list(dict.fromkeys(link.text for link in links))
     if body.get("ok") is not True or not isinstance(mapping, dict) or list(mapping) != asked:
         raise WrongAnswer(f"not the links that were asked for: {body}")
-    made, earns, failed = [], set(), 0
+    made, earns, without_data, failed = [], set(), 0, 0
     for link in dict.fromkeys(links):
         entry = mapping[link.text]
         if entry.get("error") is True:
-            _check_failure(link, entry, codes)
+            _check_failure(link, entry, origins, codes)
             failed += link.item != 0
             continue
-        earns.add(_check_success(link, sub_ids, entry, portal))
+        earns.add(_check_success(link, sub_ids, entry, origins))
         made.append(link.item)
+        without_data += entry["product"] is None
     if len(earns) > 1:
         raise WrongAnswer(f"links of several accounts in one answer: {earns}")
-    return Converted(tuple(made), failed, earns.pop() if earns else "")
+    return Converted(tuple(made), without_data, failed, earns.pop() if earns else "")
 
 
-def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int]) -> None:
+def _check_failure(
+    link: Link, entry: Mapping[str, Any], origins: Origins, codes: Collection[int]
+) -> None:
     if set(entry) != {"error", "failCode"}:
         raise WrongAnswer(f"an entry of no known shape: {entry}")
     code = entry["failCode"]
     # A short link cannot be followed while its host fails or the account is paused.
-    is_unresolved = link.text.startswith(ORIGINS.short) and code in (UNRESOLVED, *codes)
+    is_unresolved = link.text.startswith(origins.short) and code in (UNRESOLVED, *codes)
     if link.item == 0 and code != INVALID and not is_unresolved:
         raise WrongAnswer(f"{link.text} is no product, and failed with {code}")
     if link.item != 0 and code not in codes:
@@ -86,31 +90,24 @@ def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int])
 
 
 def _check_success(
-    link: Link, sub_ids: tuple[str, ...], entry: Mapping[str, Any], portal: SandboxState
+    link: Link, sub_ids: tuple[str, ...], entry: Mapping[str, Any], origins: Origins
 ) -> str:
     """Return the account that earns."""
     if link.item == 0:
         raise WrongAnswer(f"{link.text} is no product, and was converted: {entry}")
     if entry.get("failCode") != 0 or set(entry) != {"shortLink", "longLink", "failCode", "product"}:
         raise WrongAnswer(f"an entry of no known shape: {entry}")
-    short, long = entry["shortLink"], entry["longLink"]
-    if portal.made.get(urlsplit(short).path.lstrip("/")) != long:
-        raise WrongAnswer(f"{short} does not lead to {long}")
-    parts = urlsplit(long)
+    (source,) = parse_qs(urlsplit(entry["longLink"]).query)["utm_source"]
+    account = str(int(source.removeprefix("an_")) - affiliate_id("0"))
     product = product_of(link.item)
-    if parts.path != f"/universal-link/product/{product.shop_id}/{product.item_id}":
-        raise WrongAnswer(f"{link.text} was answered by a link of something else: {long}")
-    query = parse_qs(parts.query, keep_blank_values=True)
-    if query["utm_content"] != ["-".join((*sub_ids, *[""] * (5 - len(sub_ids))))]:
-        raise WrongAnswer(f"{link.text} with {sub_ids} was answered for others: {long}")
-    data = entry["product"]
-    if data is not None and (
-        data["name"] != product.name
-        or data["productLink"] != f"{ORIGINS.shop}/product/{product.shop_id}/{product.item_id}"
+    places = (*sub_ids, *[""] * (5 - len(sub_ids)))
+    long = long_link(product.shop_id, product.item_id, account, places, origins)
+    if (entry["longLink"], entry["shortLink"]) != (long, f"{origins.short}/{short_code(long)}"):
+        raise WrongAnswer(f"{link.text} with {sub_ids} was answered by others' links: {entry}")
+    data, place = entry["product"], product_link(product, origins.shop)
+    sold = (product.name, product.price, product.sold, place)
+    if data is not None and sold != tuple(
+        data[name] for name in ("name", "price", "sales", "productLink")
     ):
         raise WrongAnswer(f"{link.text} was answered with the data of something else: {data}")
-    return _account(query["utm_source"][0])
-
-
-def _account(source: str) -> str:
-    return str(int(source.removeprefix("an_")) - affiliate_id("0"))
+    return account

@@ -10,8 +10,7 @@ from typing import Any
 
 import trio
 
-from tests.simulation.calls import Call
-from tests.simulation.executions import Execution
+from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.world import World
 
 SAMPLE = 12
@@ -30,27 +29,29 @@ class Audit:
 
     def record_baseline(self) -> None:
         """Record the tasks of the daemon, which nobody uses now."""
-        self._tasks = self._world.tasks()
+        self._tasks = daemon_tasks()
 
     def check_nothing_left(self) -> None:
         """Check that no task, process, folder or unfinished execution is left of clients' work."""
         world = self._world
-        tasks = world.tasks()
-        if tasks != self._tasks:
+        if (tasks := daemon_tasks()) != self._tasks:
             more, fewer = dict(tasks - self._tasks), dict(self._tasks - tasks)
             world.fail(f"at rest there are other tasks than before: {more}, not {fewer}")
         assert world.daemon is not None
         known = world.daemon.browser.status().contexts + 1  # the canary has one
         contexts = len(world.machine.browser.contexts)
-        left = (len(world.machine.running), world.folders(), world.workers.count())
+        left = world.left()
         if left != (1, 1, 0) or contexts != known:
             world.fail(
                 f"browsers, folders, workers at rest: {left}; {contexts} contexts, {known} known"
             )
         if followers := world.daemon.crews.executor.followers:
             world.fail(f"{followers} clients still follow executions")
+        learned = trio.current_time() - SETTLED  # a client has had time to learn of the end
         if unfinished := [
-            each.number for each in world.executions.unfinished() if self._should_have_ended(each)
+            each.number
+            for each in world.executions.known.values()
+            if not each.final and each.answered < learned
         ]:
             world.fail(f"executions have not ended: {unfinished}")
 
@@ -65,7 +66,8 @@ class Audit:
         ended = [each for each in known if each.final]
         some = self._chance.sample(ended, min(SAMPLE, len(ended)))
         for execution in [each for each in known if not each.final] + some:
-            call = self._status(execution)
+            path = f"/crews/{execution.crew}/status/{execution.id}"
+            call = self._world.ask("GET", path, token=execution.token)
             if await call.wait() == 200:
                 self._world.executions.check_status(execution, call.answer, is_healthy=False)
             else:
@@ -102,12 +104,3 @@ class Audit:
         path = self._world.daemon.directory / "journal.sqlite3"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             return database.execute(sql).fetchall()
-
-    def _status(self, execution: Execution) -> Call:
-        path = f"/crews/{execution.crew}/status/{execution.id}"
-        return self._world.ask("GET", path, token=execution.token)
-
-    @staticmethod
-    def _should_have_ended(execution: Execution) -> bool:
-        """True if a client has had time to learn of the end."""
-        return execution.answered + SETTLED < trio.current_time()

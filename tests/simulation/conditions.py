@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from math import inf
@@ -11,6 +12,18 @@ import trio
 
 DISK_FAULT_EFFECT = 60.0
 """Seconds after a disk fault in which its errors may still be logged."""
+
+
+class FaultTime:
+    """The time with a fault that began last: until `until`, which is `inf` meanwhile."""
+
+    until = -inf
+
+    def begin(self) -> None:
+        self.until = inf
+
+    def end(self) -> None:
+        self.until = min(self.until, trio.current_time())
 
 
 class Conditions:
@@ -25,10 +38,11 @@ class Conditions:
         """The time from which no fault can show any more; `inf` while one can."""
         self.clock_set = -inf
         """The time when the machine's clock was last set."""
-        self._invalid_until = -inf
-        self._disk_fault_until = -inf
-        self._are_paused = False
+        self.invalid_answers = FaultTime()
+        """When the portal may call valid links invalid."""
+        self.disk_fault = FaultTime()
         self._resumed = trio.Event()
+        self._resumed.set()
         self._busy_count = 0
         self._items = count(1_000)
 
@@ -40,44 +54,38 @@ class Conditions:
         """True if no fault could show since `began`."""
         return began >= self.healthy_since
 
-    # Faults
-
-    def begin_invalid_answers(self) -> None:
-        """Note that the portal may call valid links invalid, until `end_invalid_answers`."""
-        self._invalid_until = inf
-
-    def end_invalid_answers(self) -> None:
-        self._invalid_until = min(self._invalid_until, trio.current_time())
-
-    def had_invalid_answers(self, began: float) -> bool:
-        """True if the portal may have called a valid link invalid since `began`."""
-        return self._invalid_until >= began
-
-    def begin_disk_fault(self) -> None:
-        """Note a fault of the disk, until `end_disk_fault`."""
-        self._disk_fault_until = inf
-
-    def end_disk_fault(self) -> None:
-        self._disk_fault_until = min(self._disk_fault_until, trio.current_time())
-
     @property
     def had_disk_fault(self) -> bool:
         """True during a disk fault and for a while after it."""
-        return trio.current_time() <= self._disk_fault_until + DISK_FAULT_EFFECT
+        return trio.current_time() <= self.disk_fault.until + DISK_FAULT_EFFECT
 
-    # Clients
+    async def act_in_bursts(
+        self,
+        act: Callable[[], Awaitable[None]],
+        chance: random.Random,
+        interval_s: float,
+        burst_chance: float,
+        largest_burst: int,
+    ) -> None:
+        """Call `act` at random times for ever, some times several calls at once."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(chance.expovariate(self.activity / interval_s))
+                await self.wait_while_paused()
+                burst = chance.random() < burst_chance and not self.is_calm
+                for _ in range(chance.randint(2, largest_burst) if burst else 1):
+                    nursery.start_soon(act)
 
     async def wait_while_paused(self) -> None:
         """Wait until clients may begin something."""
-        while self._are_paused:
+        while not self._resumed.is_set():
             await self._resumed.wait()
 
     def pause_clients(self) -> None:
         """Let clients begin nothing from now on."""
-        self._are_paused, self._resumed = True, trio.Event()
+        self._resumed = trio.Event()
 
     def resume_clients(self) -> None:
-        self._are_paused = False
         self._resumed.set()
 
     @contextmanager
@@ -91,5 +99,4 @@ class Conditions:
 
     @property
     def is_anybody_busy(self) -> bool:
-        """True if a client is busy."""
         return self._busy_count > 0

@@ -20,7 +20,7 @@ from tests.simulation.fault_injector import FaultInjector
 from tests.simulation.owner import Owner
 from tests.simulation.seeded import collect_garbage, random_for
 from tests.simulation.sessions import Visitor
-from tests.simulation.shoppers import ANSWERED, SUB_IDS, Habits, Shopper
+from tests.simulation.shoppers import ANSWERED, SUB_IDS, Shopper
 from tests.simulation.world import World
 
 STARTED = 40.0
@@ -84,35 +84,27 @@ class Course:
                 nursery.cancel_scope.cancel()
 
     def _clients(self) -> list[Callable[[], Awaitable[None]]]:
-        clients = [shopper.run for shopper in self._shoppers()]
-        return [self._owner.run, *clients, *(each.run for each in self._crew_clients())]
-
-    def _shoppers(self) -> list[Shopper]:
-        return [self._shopper(n) for n in range(self._chance.randint(3, 9))]
+        world, chance = self._world, self._chance
+        shoppers = [self._shopper(n) for n in range(chance.randint(3, 9))]
+        crews = [crew for crew in CREWS for _ in range(chance.randint(1, 2))]
+        crew_clients = [
+            CrewClient(f"{crew} {n}", crew, world, random_for(world.seed, f"crews {n}"))
+            for n, crew in enumerate(crews)
+        ]
+        return [
+            self._owner.run,
+            *(shopper.run for shopper in shoppers),
+            *(client.run for client in crew_clients),
+        ]
 
     def _shopper(self, number: int) -> Shopper:
         chance = random_for(self._world.seed, f"shopper {number}")
         cookie_id = chance.choice(self._accounts)
         if chance.random() < 0.08:
             cookie_id = (cookie_id[0], EXPIRED)
-        habits = Habits(
-            cookie_id=cookie_id,
-            sub_ids=chance.choice(SUB_IDS),
-            interval_s=chance.uniform(120.0, 600.0),
-            burst_chance=chance.choice((0.0, 0.02, 0.1)),
-            stored_chance=chance.choice((0.0, 0.3, 1.0)),
-            leave_chance=chance.choice((0.0, 0.1, 0.4)),
-            popular_chance=chance.uniform(0.0, 0.8),
-        )
+        sub_ids = chance.choice(SUB_IDS)
         visitor = Visitor(f"shopper {number}", f"198.51.100.{10 + number}", self._world)
-        return Shopper(visitor, habits, self._world, chance)
-
-    def _crew_clients(self) -> list[CrewClient]:
-        crews = [crew for crew in CREWS for _ in range(self._chance.randint(1, 2))]
-        return [
-            CrewClient(f"{crew} {n}", crew, self._world, random_for(self._world.seed, f"crews {n}"))
-            for n, crew in enumerate(crews)
-        ]
+        return Shopper(visitor, cookie_id, sub_ids, self._world, chance)
 
     async def _start(self) -> None:
         """Wait for the first start, and record what a healthy daemon has."""
@@ -165,9 +157,9 @@ class Course:
         self._audit.check_nothing_left()
         self._audit.check_ends_delivered()
         if self._chance.random() < 0.6:
-            world.machine.set_idle(True)
+            world.machine.is_idle = True
             await trio.sleep(self._chance.uniform(FORGOTTEN, LONGEST_REST))
-            world.machine.set_idle(False)
+            world.machine.is_idle = False
             self._audit.check_nothing_left()
             self._audit.check_contexts_disposed()
 
@@ -202,8 +194,8 @@ class Course:
     async def _check_conversion(self, cookie_id: CookieId, *, data: bool = True) -> None:
         """Check a conversion with this cookie, while nothing is wrong."""
         world = self._world
-        habits = Habits(cookie_id, ("try",), 1.0, 0.0, 0.0, 0.0, 0.0)
-        shopper = Shopper(self._tester, habits, world, self._chance)
+        chance = random_for(world.seed, "tester")
+        shopper = Shopper(self._tester, cookie_id, ("try",), world, chance)
         with world.busy():
             for _ in range(LOGINS):
                 session = await self._tester.get_session()

@@ -9,11 +9,10 @@ from typing import Any
 import trio
 
 from tests.fakes.network import Json
-from tests.simulation.calls import Call
 from tests.simulation.crews import failing_script, successful_script
 from tests.simulation.executions import Execution
 from tests.simulation.receivers import webhook_fields
-from tests.simulation.world import ANSWERED, World
+from tests.simulation.world import ANSWERED, Call, World
 
 WAITED = 60.0
 """The longest `?wait=`, in seconds."""
@@ -41,21 +40,17 @@ class CrewClient:
         self._follows = chance.choice(("waits", "polls", "events"))
 
     async def run(self) -> None:
-        world = self._world
-        async with trio.open_nursery() as nursery:
-            while True:
-                await trio.sleep(self._chance.expovariate(world.activity / self._interval_s))
-                await world.wait_while_paused()
-                burst = self._chance.random() < 0.1 and not world.is_calm
-                for _ in range(self._chance.randint(2, 8) if burst else 1):
-                    nursery.start_soon(self.kick_off)
+        await self._world.act_in_bursts(self.kick_off, self._chance, self._interval_s, 0.1, 8)
 
     async def kick_off(self) -> None:
         """Start an execution, and follow it to its end."""
         world = self._world
         with world.busy():
             execution = self._new()
-            if await self._accepted(execution) and not await self._abandons():
+            if not await self._accepted(execution):
+                return
+            await trio.lowlevel.checkpoint()
+            if self._chance.random() >= 0.1 or world.is_calm:  # others do not follow it
                 world.log.note(f"{self.name}: {execution.number} is {execution.id}")
                 await self._follow(execution)
 
@@ -96,15 +91,8 @@ class CrewClient:
                 world.executions.accepted(execution, call.answer["kickoff_id"])
                 world.log.counts["kickoffs"] += 1
                 return True
-            if call.status not in (0, 503):
-                world.fail(f"a kickoff was answered {call.status}: {call.exchange.body!r}")
             await trio.sleep(RETRY_AFTER)
         return False
-
-    async def _abandons(self) -> bool:
-        """True if the client does not follow its execution."""
-        await trio.lowlevel.checkpoint()
-        return self._chance.random() < 0.1 and not self._world.is_calm
 
     async def _follow(self, execution: Execution) -> None:
         world, chance = self._world, self._chance
@@ -131,11 +119,6 @@ class CrewClient:
             world.executions.check_status(execution, call.answer, is_healthy=is_healthy)
             if call.answer["status"] == "waiting_for_human_input":
                 await self._resume(execution, call.answer["current_task"])
-        elif call.status not in (0, 503):
-            world.fail(
-                f"execution {execution.number} was accepted, and its status is {call.status}: "
-                f"{call.exchange.body!r}"
-            )
 
     async def _resume(self, execution: Execution, task: str) -> None:
         if self._chance.random() < 0.1 and not self._world.is_calm:
@@ -147,17 +130,20 @@ class CrewClient:
             "human_feedback": "fine",
             "is_approve": True,
         }
-        call = await self._ask(execution, "POST", "/resume", body)
         # 400: another client has answered, or the deadline for an answer has passed.
-        if call.status not in (0, 200, 400, 503):
-            self._world.fail(f"a resume was answered {call.status}: {call.exchange.body!r}")
+        await self._ask(execution, "POST", "/resume", body, refusal=400)
 
     async def _stop(self, execution: Execution, after: float) -> None:
         await trio.sleep(after)
         execution.stopped = True
-        call = await self._ask(execution, "POST", f"/stop/{execution.id}", within=STOPPED)
-        if call.status not in (0, 200, 400, 503):
-            self._world.fail(f"a stop was answered {call.status}: {call.exchange.body!r}")
+        call = await self._ask(
+            execution,
+            "POST",
+            f"/stop/{execution.id}",
+            within=STOPPED,
+            may_wait_for_disk=True,
+            refusal=400,
+        )
         if call.status == 200 and execution.final and execution.final["status"] != "stopped":
             self._world.fail(f"a finished execution was stopped: {execution.final}")
         if call.status == 200:
@@ -197,24 +183,12 @@ class CrewClient:
         return seen
 
     async def _ask(
-        self,
-        execution: Execution,
-        method: str,
-        path: str,
-        body: Json | None = None,
-        *,
-        headers: dict[str, str] | None = None,
-        within: float = ANSWERED,
+        self, execution: Execution, method: str, path: str, body: Json | None = None, **more: Any
     ) -> Call:
+        """Send a request about an execution, with `more` arguments of `World.answered`."""
+        path = f"/crews/{self._crew}{path}"
         return await self._world.answered(
-            self.name,
-            method,
-            f"/crews/{self._crew}{path}",
-            body,
-            token=execution.token,
-            headers=headers,
-            within=within,
-            may_wait_for_disk=within == STOPPED,
+            self.name, method, path, body, token=execution.token, **more
         )
 
 

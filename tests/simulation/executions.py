@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -55,9 +55,6 @@ class Executions:
         self._fail = fail
         self._first_start: dict[str, float] = {}
         """The start of the first worker of each execution, by its id."""
-
-    def unfinished(self) -> Iterator[Execution]:
-        return (each for each in self.known.values() if not each.final)
 
     def accepted(self, execution: Execution, kickoff_id: str) -> None:
         """Record the answer to a kickoff."""

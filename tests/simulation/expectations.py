@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import trio
 
@@ -28,20 +28,15 @@ HANDED_OUT_WITHIN = 100.0
 class PendingConversion:
     """A conversion that a client waits for.
 
-    `cookie_id` is None for the stored cookie. `may_be` are the cookies that may have been the
-    stored one since the request.
+    `may_be` are the cookies that the daemon may use: the request's own, or with `is_stored` those
+    that may have been the stored one since the request.
     """
 
-    cookie_id: CookieId | None
+    may_be: set[CookieId]
     items: frozenset[int]
     sub_ids: SubIds
+    is_stored: bool
     instance: int = 0
-    may_be: set[CookieId] = field(default_factory=set)
-
-    def may_use(self, cookie_id: CookieId) -> bool:
-        return (
-            cookie_id == self.cookie_id if self.cookie_id is not None else cookie_id in self.may_be
-        )
 
 
 class Expectations:
@@ -68,7 +63,8 @@ class Expectations:
     # Conversions
 
     def conversion_sent(self, pending: PendingConversion) -> None:
-        pending.may_be |= self.stored
+        if pending.is_stored:
+            pending.may_be |= self.stored
         pending.instance = self.instance
         self._open.append(pending)
 
@@ -94,7 +90,7 @@ class Expectations:
         fitting = [
             pending
             for pending in (*self._open, *just_left)
-            if pending.may_use(cookie_id) and _padded(pending.sub_ids) == sub_ids
+            if cookie_id in pending.may_be and _padded(pending.sub_ids) == sub_ids
         ]
         wanted = frozenset[int]().union(*(pending.items for pending in fitting))
         if cookie_id in self._ever_stored:
@@ -134,7 +130,8 @@ class Expectations:
         self._ever_stored |= cookies
         self.stored = cookies
         for pending in self._open:
-            pending.may_be |= cookies
+            if pending.is_stored:
+                pending.may_be |= cookies
 
     # Restarts
 

@@ -19,18 +19,16 @@ import trio
 from smartlinkd.errors import Unavailable
 from smartlinkd.sandbox.faults import FAULTS, Point
 from smartlinkd.supervision.actor import Mailbox
-from smartlinkd.supervision.blocking import BlockingMailbox
 from tests.fakes.disk import BROKEN, FULL
 from tests.fakes.gate import Gate
 from tests.fakes.internet import answer, hang, late, refused, reset
 from tests.faults.phases import Scene
 from tests.faults.stage import BIG
 from tests.faults.strikes import ARMED, HOUR, LATE, PORTAL, STRIKES
+from tests.simulation.life import AnyMailbox
 from tests.simulation.log import MARK, InjectedCrash
-from tests.simulation.receivers import REFUSED
+from tests.simulation.receivers import REFUSED, CheckedReceiver
 from tests.simulation.world import World
-
-AnyMailbox = Mailbox[object] | BlockingMailbox[object]
 
 INTERVAL = 45.0
 """Mean seconds between two faults."""
@@ -45,22 +43,22 @@ UNDETECTABLE = "row_other_account"
 them: see `tests/conversion/test_account.py`."""
 PORTAL_FAULTS = [f.name for f in FAULTS if f.point in POINTS and f.name != UNDETECTABLE]
 INVALID_LINK = "row_invalid_link"
-WORKER_ORDERS = (
-    "exit 3",
-    "raw garbage",
-    "hang",
-    "close, hang",
-    "deaf, hang",
-    "flood 3, hang",
-    "fill",
+DISK_FAULTS = ("slow disk", "disk full", "disk broken", "journal locked", "slow threads")
+WORKER_FAULTS = (
+    *("worker killed", "worker stopped", "reaper killed"),
+    *("worker: exit 3", "worker: raw garbage", "worker: hang", "worker: close, hang"),
+    *("worker: deaf, hang", "worker: flood 3, hang", "worker: fill"),
 )
-RECEIVER_FAULTS = {
-    "500": answer(500),
-    "429": answer(429, Retry_After="20"),
-    "404": REFUSED,
-    "late": late(40.0),
-    "hangs": hang,
-    "reset": reset,
+RECEIVER_FAULTS: dict[str, Callable[[CheckedReceiver], None]] = {
+    "500": lambda receiver: receiver.set_behaviour(answer(500)),
+    "429": lambda receiver: receiver.set_behaviour(answer(429, Retry_After="20")),
+    "404": lambda receiver: receiver.set_behaviour(REFUSED),
+    "late": lambda receiver: receiver.set_behaviour(late(40.0)),
+    "hangs": lambda receiver: receiver.set_behaviour(hang),
+    "reset": lambda receiver: receiver.set_behaviour(reset),
+    "refused": lambda receiver: receiver.take_down(refused()),
+    "silent": lambda receiver: receiver.take_down(TimeoutError()),
+    "hung up": CheckedReceiver.close_connections,
 }
 HELD_REQUESTS = (
     "/offer/custom_link",
@@ -113,11 +111,7 @@ class FaultInjector:
     def end_all_faults(self) -> None:
         """End all faults."""
         self._until_healed.cancel()
-        self._until_healed = trio.CancelScope()
-        self._heal_all()
-
-    def _heal_all(self) -> None:
-        world = self._world
+        self._until_healed, world = trio.CancelScope(), self._world
         world.machine.heal()
         world.machine.memory = 100 << 20
         world.machine.heal_running_browsers()
@@ -164,7 +158,7 @@ class FaultInjector:
         self._log_fault(f"portal {name}", f"{times} times for {account or 'all'}")
         self._world.portal.arm(name, times=times, account=account)
         if name == INVALID_LINK:
-            self._world.begin_invalid_answers()
+            self._world.invalid_answers.begin()
 
     def break_launches(self) -> None:
         """Kill all browsers, so that the next one is launched on a faulty machine."""
@@ -228,23 +222,22 @@ class FaultInjector:
 
     def break_disk(self) -> None:
         world, chance = self._world, self._chance
-        world.begin_disk_fault()
-        match chance.choice(("slow", "full", "broken", "locked", "threads")):
-            case "slow":
+        world.disk_fault.begin()
+        kind, more = chance.choice(DISK_FAULTS), ""
+        match kind:
+            case "slow disk":
                 world.disk.slow = chance.uniform(0.01, 3.0)
-                self._log_fault("slow disk", f"{world.disk.slow:.2f} s")
-            case "threads":
+                more = f"{world.disk.slow:.2f} s"
+            case "slow threads":
                 world.slow_threads = chance.uniform(0.1, 10.0)
-                self._log_fault("slow threads", f"{world.slow_threads:.2f} s")
-            case "full":
+                more = f"{world.slow_threads:.2f} s"
+            case "disk full":
                 world.disk.fault = FULL
-                self._log_fault("disk full")
-            case "broken":
+            case "disk broken":
                 world.disk.fault = BROKEN
-                self._log_fault("disk broken")
-            case "locked":
+            case "journal locked":
                 world.disk.lock()
-                self._log_fault("journal locked")
+        self._log_fault(kind, more)
         self._heal_later(world.heal_disk)
 
     def break_worker(self) -> None:
@@ -253,25 +246,23 @@ class FaultInjector:
         if not world.workers.running:
             return
         puppet = chance.choice(world.workers.running)
-        match chance.choice(("killed", "stopped", "reaper killed", *WORKER_ORDERS)):
-            case "killed":
-                self._log_fault("worker killed")
+        kind = chance.choice(WORKER_FAULTS)
+        self._log_fault(kind)
+        match kind:
+            case "worker killed":
                 puppet.signal(signal.SIGKILL)
-            case "stopped":
-                self._log_fault("worker stopped")
+            case "worker stopped":
                 puppet.signal(signal.SIGSTOP)
                 self._heal_later(partial(puppet.signal, signal.SIGCONT), 4.0)
             case "reaper killed":
-                self._log_fault("reaper killed")
                 world.workers.reaper_of(puppet).kill()
-            case order if order in WORKER_ORDERS:
-                self._log_fault(f"worker: {order}")
-                puppet.run_instead(*order.split(", "))
+            case _:
+                puppet.run_instead(*kind.removeprefix("worker: ").split(", "))
 
     def break_worker_starts(self) -> None:
         """Make every start of a worker fail."""
-        workers, chance = self._world.workers, self._chance
-        kind = chance.choice(("no process", "no folder", "no start", "no program"))
+        workers = self._world.workers
+        kind = self._chance.choice(("no process", "no folder", "no start", "no program"))
         self._log_fault(f"workers: {kind}")
         match kind:
             case "no process":
@@ -287,17 +278,9 @@ class FaultInjector:
 
     def break_receiver(self) -> None:
         receiver = self._chance.choice(self._world.receivers)
-        kind = self._chance.choice([*RECEIVER_FAULTS, "refused", "silent", "hung up"])
+        kind = self._chance.choice(list(RECEIVER_FAULTS))
         self._log_fault(f"receiver: {kind}", receiver.host)
-        match kind:
-            case "refused":
-                receiver.take_down(refused())
-            case "silent":
-                receiver.take_down(TimeoutError())
-            case "hung up":
-                receiver.close_connections()
-            case _:
-                receiver.set_behaviour(RECEIVER_FAULTS[kind])
+        RECEIVER_FAULTS[kind](receiver)
         self._heal_later(partial(receiver.heal, answer(200)))
 
     def crash_dispatcher(self) -> None:
@@ -320,38 +303,27 @@ class FaultInjector:
 
     def _log_fault(self, kind: str, more: str = "") -> None:
         self._world.log.note(f"FAULT {kind} {more}".rstrip(), count=f"fault {kind}")
+        self._world.log.counts["faults"] += 1
 
     def _account(self) -> str:
         return self._chance.choice(self._accounts)
 
     def _heal_later(self, heal: Callable[[], object], mean: float = DURATION) -> None:
         """Call `heal` after about `mean` seconds, unless all faults have been ended by then."""
-        self._nursery.start_soon(
-            self._heal_after, heal, self._chance.expovariate(1 / mean), self._until_healed
-        )
+        seconds, until_healed = self._chance.expovariate(1 / mean), self._until_healed
 
-    async def _heal_after(
-        self, heal: Callable[[], object], seconds: float, until_healed: trio.CancelScope
-    ) -> None:
-        await trio.sleep(seconds)
-        if not until_healed.cancel_called:
-            heal()
+        async def heal_after() -> None:
+            await trio.sleep(seconds)
+            if not until_healed.cancel_called:
+                heal()
+
+        self._nursery.start_soon(heal_after)
 
     def _mailboxes(self) -> dict[str, AnyMailbox]:
         daemon = self._world.daemon
         if daemon is None or not daemon.serving:
             return {}
-        crews = daemon.crews
-        owners = {
-            "auth": daemon.auth,
-            "vault": daemon.vault,
-            "browser": daemon.browser,
-            "conversion": daemon.conversion,
-            "crew tokens": crews.tokens,
-            "journal": crews.store,
-            "executor": crews.executor,
-        }
-        return {name: owner.mailbox for name, owner in owners.items()}  # type: ignore[attr-defined]
+        return daemon.mailboxes
 
     async def _crash(self, name: str, mailbox: AnyMailbox) -> None:
         def bug(_: object) -> NoReturn:
@@ -361,12 +333,8 @@ class FaultInjector:
             await trio.lowlevel.checkpoint()
             bug(state)
 
-        with trio.move_on_after(10.0):
-            with suppress(Unavailable):
-                if isinstance(mailbox, Mailbox):
-                    await mailbox.ask(async_bug)
-                else:
-                    await mailbox.ask(bug)
+        with trio.move_on_after(10.0), suppress(Unavailable):
+            await mailbox.ask(async_bug if isinstance(mailbox, Mailbox) else bug)
         if name == "conversion":
             self._world.expectations.service_began()
 

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import pytest
 import trio
 
 from smartlinkd.admin.control_socket import Commands
-from smartlinkd.app import components as makers
-from smartlinkd.app import http_apps, tree
+from smartlinkd.app import components, http_apps, tree
 from smartlinkd.app.components import Crews
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config import Settings
-from smartlinkd.conversion.service import ConversionService
 from smartlinkd.net.client import HttpClient
 from smartlinkd.nurseries import sole_error
+from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.vault.actor import Vault
 from tests.faults.sockets import AsgiServer, Control, build_tree
+
+AnyMailbox = Mailbox[object] | BlockingMailbox[object]
 
 
 class DaemonRun:
@@ -33,33 +36,38 @@ class DaemonRun:
 
     def __init__(self, settings: Settings, http: HttpClient, wall: Callable[[], float]) -> None:
         parts: dict[str, Any] = {}
-
-        def recording(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
-            def made(*args: Any, **kwargs: Any) -> Any:
-                parts[name] = make(*args, **kwargs)
-                return parts[name]
-
-            return made
-
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(http_apps, "HttpApp", recording("door", AsgiServer))
-            patch.setattr(tree, "ControlSocket", recording("control", Control))
-            patch.setattr(tree, "Auth", recording("auth", partial(Auth, wall_clock=wall)))
-            patch.setattr(tree, "Vault", recording("vault", Vault))
-            patch.setattr(tree, "make_browser", recording("browser", makers.make_browser))
-            patch.setattr(tree, "make_conversion", recording("conversion", makers.make_conversion))
-            patch.setattr(tree, "make_crews", recording("crews", makers.make_crews))
+
+            def keep(module: ModuleType, name: str, make: Callable[..., Any]) -> None:
+                def made(*args: Any, **kwargs: Any) -> Any:
+                    parts[name] = make(*args, **kwargs)
+                    return parts[name]
+
+                patch.setattr(module, name, made)
+
+            keep(http_apps, "HttpApp", AsgiServer)
+            keep(tree, "ControlSocket", Control)
+            keep(tree, "Auth", partial(Auth, wall_clock=wall))
+            keep(tree, "Vault", Vault)
+            for name in ("make_browser", "make_conversion", "make_crews"):
+                keep(tree, name, getattr(components, name))
             self.supervisor = build_tree(settings, http)
         self.directory = settings.state.directory
         self.serving = False
         self.ended = trio.Event()
-        self.door: AsgiServer = parts["door"]
-        self.auth: Auth = parts["auth"]
-        self.vault: Vault = parts["vault"]
-        self.browser: Browser = parts["browser"]
-        self.conversion: ConversionService = parts["conversion"]
-        self.crews: Crews = parts["crews"]
-        self.commands: Commands = parts["control"].commands
+        self.door: AsgiServer = parts["HttpApp"]
+        self.browser: Browser = parts["make_browser"]
+        self.crews: Crews = parts["make_crews"]
+        self.commands: Commands = parts["ControlSocket"].commands
+        self.mailboxes: dict[str, AnyMailbox] = {
+            "auth": parts["Auth"].mailbox,
+            "vault": parts["Vault"].mailbox,
+            "browser": parts["make_browser"].mailbox,
+            "conversion": parts["make_conversion"].mailbox,
+            "crew tokens": parts["make_crews"].tokens.mailbox,
+            "journal": parts["make_crews"].store.mailbox,
+            "executor": parts["make_crews"].executor.mailbox,
+        }
         self._life = trio.CancelScope()
 
     async def run(self) -> Escalated | None:
@@ -79,10 +87,6 @@ class DaemonRun:
     def started(self, _: None = None) -> None:
         """Note that the start has ended. The supervisor calls it as a `trio.TaskStatus`."""
         self.serving = True
-
-    def stop(self) -> None:
-        """Stop as after SIGTERM."""
-        self.supervisor.stop()
 
     def kill(self) -> None:
         """Stop as after SIGKILL. Connections end first: clients see no last step of a task."""

@@ -40,7 +40,8 @@ class Machine(machine.Machine):
     def __init__(self, folder: Path, network: Network, chance: random.Random) -> None:
         super().__init__(folder, network)
         self._chance = chance
-        self._is_idle = False
+        self.is_idle = False
+        """True while clients are inactive, so that probes may be rare."""
         self._listening: set[int] = set()  # the pids of browsers that have printed their address
         self.prepare = self._note_listening
 
@@ -49,17 +50,13 @@ class Machine(machine.Machine):
         probe = instance.probe
 
         async def probe_or_skip(canary: Page, *, timeout_s: float) -> None:
-            if self._is_idle and timeout_s != CALL_DEADLINE:  # a browser's first probe has it
+            if self.is_idle and timeout_s != CALL_DEADLINE:  # a browser's first probe has it
                 await trio.sleep(IDLE_PROBE_INTERVAL - PROBE_INTERVAL)
             if self._chance.random() < REAL_PROBE_SHARE or not self.would_answer_probe(canary):
                 await probe(canary, timeout_s=timeout_s)
 
         patch.setattr(instance, "probe", probe_or_skip)
         patch.setattr(machine, "FakeChromium", self._make_browser)
-
-    def set_idle(self, is_idle: bool) -> None:
-        """Say if clients are inactive, so that probes may be rare."""
-        self._is_idle = is_idle
 
     def heal(self) -> None:
         super().heal()

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from smartlinkd.errors import Refused
-from tests.simulation.calls import Call
 from tests.simulation.configuration import CONTEXTS, QUEUE
 from tests.simulation.expectations import NOBODY, CookieId
 from tests.simulation.sessions import Visitor
 from tests.simulation.upstream import cookie_of
-from tests.simulation.world import ANSWERED, World
+from tests.simulation.world import ANSWERED, Call, World
 
 INTERVAL = 90.0
 """Mean seconds between two actions."""
@@ -29,11 +28,11 @@ class Owner:
         self._accounts = accounts
         self._chance = chance
         self._visitor = Visitor("owner", "198.51.100.1", world)
-        self._actions: dict[Callable[[], Awaitable[None]], int] = {
+        self._actions: dict[Callable[[], Awaitable[object]], int] = {
             self.sync_cookie: 30,
             self.read_cookie: 10,
             self.read_status: 20,
-            self.clear_accounts: 12,
+            self.clear_pauses: 12,
         }
 
     async def run(self) -> None:
@@ -53,15 +52,11 @@ class Owner:
         world.expectations.syncing(cookie_id)
         call = await world.answered("owner", "POST", path, body)
         world.expectations.synced(cookie_id, is_certain=call.status == 200)
-        if call.status not in (0, 200, 503):
-            world.fail(f"a cookie was answered {call.status}: {call.error}")
 
     async def read_cookie(self) -> None:
         world = self._world
         before = set(world.expectations.stored)
         call = await world.answered("owner", "GET", "/api/sync-cookie")
-        if call.status not in (0, 200, 503):
-            world.fail(f"the stored cookie: {call.status} {call.error}")
         if call.status != 200:
             return
         may_be = {
@@ -73,16 +68,19 @@ class Owner:
         if not (call.answer["cookie"] in may_be if call.answer["ok"] else nothing):
             world.fail(f"the stored cookie is one that was not stored: {call.answer}")
 
-    async def clear_accounts(self) -> None:
-        """End all pauses, as after human checks were solved in an ordinary browser."""
-        await self.clear_pauses()
-
     async def clear_pauses(self) -> bool:
-        """End all pauses; False when that may have failed."""
-        self._world.expectations.resumed()
-        done = await self._command("account clear")
-        self._world.expectations.resumed()
-        return done
+        """End all pauses, as after human checks were solved; False when that may have failed."""
+        world, done, name = self._world, None, "account clear"
+        world.expectations.resumed()
+        with trio.move_on_after(ANSWERED):
+            try:
+                if world.daemon is not None and world.daemon.serving:
+                    done = await world.daemon.commands[name].run(None)
+            except Refused as refusal:
+                world.log.note(f"owner: {name}: {refusal}")
+        world.log.note(f"owner: {name}: {done}", count="requests")
+        world.expectations.resumed()
+        return done is not None
 
     # The status
 
@@ -90,10 +88,10 @@ class Owner:
         session = await self._visitor.get_session()
         if session is None:
             return
-        call = await self._world.answered("owner", "GET", "/api/status", token=session.token)
+        call = await self._world.answered(
+            "owner", "GET", "/api/status", token=session.token, refusal=403
+        )
         self._visitor.note_answer(call, session)
-        if call.status not in (0, 200, 403, 503):
-            self._world.fail(f"the status page was answered {call.status}: {call.error}")
         if call.status == 200:
             self._check_bounds(call)
 
@@ -105,14 +103,3 @@ class Owner:
             self._world.fail(f"a queue exceeds its bound: {call.answer}")
         if browser["contexts"] > CONTEXTS + browser["jobsRunning"]:
             self._world.fail(f"more open contexts than configured: {browser}")
-
-    async def _command(self, name: str) -> bool:
-        """Run a command of `smartlinkd`; False when it may have had no effect."""
-        done = None
-        with trio.move_on_after(ANSWERED):
-            try:
-                done = await self._world.command(name)
-            except Refused as refusal:
-                self._world.log.note(f"owner: {name}: {refusal}")
-        self._world.log.note(f"owner: {name}: {done}", count="requests")
-        return done is not None

@@ -24,11 +24,10 @@ Place = tuple[str, str]
 class CheckedReceiver(Receiver):
     """A receiver that checks each call. `fail` takes a description of what is wrong."""
 
-    executions: Executions
-    fail: Callable[[str], None]
-
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, executions: Executions, fail: Callable[[str], None]) -> None:
         super().__init__(host)
+        self.executions = executions
+        self.fail = fail
         self.settled: set[str] = set()
         """Ids of calls that were accepted, or refused for good."""
         self.notified: set[str] = set()

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,15 @@ class Outcome:
     digest: str
     seconds: float
     """Seconds of processor time."""
-    failures: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    tail: list[str] = field(default_factory=list)
+    failures: list[str]
+    counts: Counter[str]
+    tail: list[str]
+
+    def __str__(self) -> str:
+        names = ("requests", "conversions", "kickoffs", "faults")
+        counts = ", ".join(f"{self.counts[name]} {name}" for name in names)
+        verdict = "FAILED" if self.failures else "fine"
+        return f"seed {self.seed}: {verdict}; {counts}, {self.seconds:.1f} s, {self.digest[:12]}"
 
     @property
     def replay(self) -> str:
@@ -63,15 +69,8 @@ def simulate(seed: int, hours: float) -> Outcome:
                 failures += _run(seed, hours, Path(folder), log)
         except Exception:  # noqa: BLE001 - other seeds follow
             failures.append(traceback.format_exc())
-    return Outcome(
-        seed=seed,
-        hours=hours,
-        digest=log.digest,
-        seconds=time.process_time() - began,
-        failures=failures,
-        counts=log.counts,
-        tail=list(log.lines),
-    )
+    seconds = time.process_time() - began
+    return Outcome(seed, hours, log.digest, seconds, failures, log.counts, list(log.lines))
 
 
 def _run(seed: int, hours: float, folder: Path, log: Log) -> list[str]:
@@ -84,9 +83,7 @@ def _run(seed: int, hours: float, folder: Path, log: Log) -> list[str]:
                 await Course(world, hours).run()
             return world
 
-        world = trio.run(run_world, clock=MockClock(autojump_threshold=0))
-    log.counts["simulated hours"] = round(hours)
-    return world.failures
+        return trio.run(run_world, clock=MockClock(autojump_threshold=0)).failures
 
 
 @contextmanager

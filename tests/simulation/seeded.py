@@ -1,7 +1,7 @@
 """Make a simulation repeatable: random numbers, clocks, threads and trio's order follow the seed.
 
 Each source is replaced by name, also in libraries, which take no clock and no generator as a
-parameter. `test_same_again.py` compares the logs of two runs.
+parameter. `test_seeds.py` compares the logs of two runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def seeded(seed: int, wall: Callable[[], float]) -> Iterator[pytest.MonkeyPatch]
         _seed_randomness(patch, seed)
         _set_clocks(patch, wall)
         threads_in_place(patch)
-        was_enabled = gc.isenabled()
         gc.collect()
         gc.freeze()  # collections need not look at existing objects
         gc.disable()
@@ -46,8 +45,7 @@ def seeded(seed: int, wall: Callable[[], float]) -> Iterator[pytest.MonkeyPatch]
             yield patch
         finally:
             gc.unfreeze()
-            if was_enabled:
-                gc.enable()
+            gc.enable()
 
 
 async def collect_garbage() -> None:

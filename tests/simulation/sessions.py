@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import trio
 
-from tests.simulation.calls import Call
 from tests.simulation.configuration import PASSWORD
-from tests.simulation.world import World
+from tests.simulation.world import Call, World
 
 WEEK = 7 * 86_400.0
 SKEW = 60.0
@@ -53,11 +52,11 @@ class Visitor:
 
     async def _log_in(self) -> Session | None:
         made = self._world.wall.now()
+        # It comes through the owner's proxy.
+        headers = {"x-forwarded-for": self.address}
         call = await self._world.answered(
-            self.name, "POST", "/api/auth/login", {"password": PASSWORD}, address=self.address
+            self.name, "POST", "/api/auth/login", {"password": PASSWORD}, headers=headers
         )
-        if call.status not in (0, 200, 503):
-            self._world.fail(f"the right password was answered {call.status}: {call.error}")
         if call.status != 200:
             return None
         self._world.log.counts["logins"] += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from math import inf
 
 import trio
@@ -19,11 +18,10 @@ from tests.simulation.answers import (
     WrongAnswer,
     check_answer,
 )
-from tests.simulation.calls import Call
 from tests.simulation.expectations import NOBODY, CookieId, PendingConversion, SubIds
 from tests.simulation.sessions import Session, Visitor
 from tests.simulation.upstream import cookie_of
-from tests.simulation.world import World
+from tests.simulation.world import Call, World
 
 POPULAR = 12
 """Number of items that all clients ask for."""
@@ -46,49 +44,33 @@ LARGEST_BURST = 20
 """The most requests of a burst."""
 
 
-@dataclass
-class Habits:
-    """The behaviour of a client. Chances are between 0 and 1.
-
-    `stored_chance` is for the stored cookie instead of the client's own.
-    """
-
-    cookie_id: CookieId
-    sub_ids: SubIds
-    interval_s: float
-    burst_chance: float
-    stored_chance: float
-    leave_chance: float
-    popular_chance: float
-
-
 class Shopper:
-    """A client that converts links."""
+    """A client that converts links, with habits of its own."""
 
     def __init__(
         self,
         visitor: Visitor,
-        habits: Habits,
+        cookie_id: CookieId,
+        sub_ids: SubIds,
         world: World,
         chance: random.Random,
     ) -> None:
         self.name = visitor.name
         self._visitor = visitor
-        self._habits = habits
+        self._cookie_id = cookie_id
+        self._sub_ids = sub_ids
         self._world = world
         self._chance = chance
+        self._interval_s = chance.uniform(120.0, 600.0)
+        self._burst_chance = chance.choice((0.0, 0.02, 0.1))
+        self._stored_chance = chance.choice((0.0, 0.3, 1.0))  # for the stored cookie, not its own
+        self._leave_chance = chance.choice((0.0, 0.1, 0.4))
+        self._popular_chance = chance.uniform(0.0, 0.8)
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            while True:
-                interval_s = self._habits.interval_s / self._world.activity
-                await trio.sleep(self._chance.expovariate(1 / interval_s))
-                await self._world.wait_while_paused()
-                burst = (
-                    self._chance.random() < self._habits.burst_chance and not self._world.is_calm
-                )
-                for _ in range(self._chance.randint(2, LARGEST_BURST) if burst else 1):
-                    nursery.start_soon(self.convert)
+        await self._world.act_in_bursts(
+            self.convert, self._chance, self._interval_s, self._burst_chance, LARGEST_BURST
+        )
 
     async def convert(self) -> None:
         """Send a request, and check its answer."""
@@ -98,11 +80,11 @@ class Shopper:
                 await self._convert(session)
 
     async def _convert(self, session: Session) -> None:
-        habits, chance, world = self._habits, self._chance, self._world
+        chance, world = self._chance, self._world
         links = self._links()
-        cookie_id = None if chance.random() < habits.stored_chance else habits.cookie_id
+        cookie_id = None if chance.random() < self._stored_chance else self._cookie_id
         patience = (
-            chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leave_chance else inf
+            chance.expovariate(1 / LEAVES_AFTER) if chance.random() < self._leave_chance else inf
         )
         patience = inf if world.is_calm else patience
         call, pending, is_answered = await self._ask(session, links, cookie_id, patience)
@@ -113,9 +95,12 @@ class Shopper:
         self, session: Session, links: list[Link], cookie_id: CookieId | None, patience: float
     ) -> tuple[Call, PendingConversion, bool]:
         """Convert links. The boolean is False when the client left, or the daemon ended."""
-        world, sub_ids = self._world, self._habits.sub_ids
+        world, sub_ids = self._world, self._sub_ids
         pending = PendingConversion(
-            cookie_id, frozenset(link.item for link in links if link.item), sub_ids
+            set() if cookie_id is None else {cookie_id},
+            frozenset(link.item for link in links if link.item),
+            sub_ids,
+            is_stored=cookie_id is None,
         )
         body: Json = {"links": [link.text for link in links], "subIds": list(sub_ids)}
         if cookie_id is not None:
@@ -146,7 +131,7 @@ class Shopper:
 
         Return False when the session is refused.
         """
-        world, cookie_id = self._world, self._habits.cookie_id
+        world, cookie_id = self._world, self._cookie_id
         item = 600_000_000 + world.next_item()
         links = [Link(product_link(product_of(item), ORIGINS.shop), item)]
         call, pending, _ = await self._ask(session, links, cookie_id, inf)
@@ -155,8 +140,8 @@ class Shopper:
         if call.status != 200:
             world.fail(f"nothing is wrong, and yet: {call.status} {call.exchange.body!r}")
             return True
-        self._check_answer(call, pending, links, is_healthy=True)
-        if data and call.answer["mapping"][links[0].text]["product"] is None:
+        found = self._check_answer(call, pending, links, is_healthy=True)
+        if data and found and found.without_data:
             world.fail(f"nothing is wrong, and yet there is no product data: {call.answer}")
         return True
 
@@ -172,8 +157,9 @@ class Shopper:
             case 403:
                 pass  # `Visitor.note_answer` has checked it
             case 502:
-                if pending.cookie_id is not None and "human check" in call.error:
-                    world.expectations.owner_told_of_pause(pending.cookie_id[0], call.began)
+                if not pending.is_stored and "human check" in call.error:
+                    ((account, _),) = pending.may_be
+                    world.expectations.owner_told_of_pause(account, call.began)
                 if is_healthy and not self._may_be_refused(pending):
                     world.fail(f"{self.name}: nothing is wrong, and yet {call.error}")
             case 503:
@@ -186,36 +172,34 @@ class Shopper:
 
     def _check_answer(
         self, call: Call, pending: PendingConversion, links: list[Link], *, is_healthy: bool
-    ) -> None:
+    ) -> Converted | None:
+        """Return what the answer says; None when it is wrong."""
         world = self._world
         try:
-            codes = {
-                *ALLOWED_FAIL_CODES,
-                *([INVALID] if world.had_invalid_answers(call.began) else ()),
-            }
-            found = check_answer(links, pending.sub_ids, call.answer, world.portal, codes)
+            had_invalid = world.invalid_answers.until >= call.began
+            codes = {*ALLOWED_FAIL_CODES, *([INVALID] if had_invalid else ())}
+            found = check_answer(links, pending.sub_ids, call.answer, ORIGINS, codes)
         except WrongAnswer as wrong:
             world.fail(f"{self.name}, {pending}: {wrong}")
-            return
+            return None
         world.log.counts["conversions"] += len(found.made)
         self._check_account(found, pending)
         if is_healthy and found.failed and not self._may_be_refused(pending):
             world.fail(f"{self.name}: nothing is wrong, and yet {call.answer}")
+        return found
 
     def _check_account(self, found: Converted, pending: PendingConversion) -> None:
         if not found.account:
             return
-        may_be = {pending.cookie_id} if pending.cookie_id is not None else pending.may_be
-        if found.account not in {account for account, _ in may_be}:
+        if found.account not in {account for account, _ in pending.may_be}:
             self._world.fail(f"{self.name}, {pending}: the links earn for {found.account}")
-        if len(may_be) == 1:
-            (cookie_id,) = may_be
+        if len(pending.may_be) == 1:
+            (cookie_id,) = pending.may_be
             self._world.expectations.handed_out(pending, cookie_id, found.made)
 
     def _may_be_refused(self, pending: PendingConversion) -> bool:
         """True if a cookie of the request may be refused without a fault."""
-        may_be = {pending.cookie_id} if pending.cookie_id is not None else pending.may_be
-        return any(each is None or self._world.expectations.may_be_refused(each) for each in may_be)
+        return any(map(self._world.expectations.may_be_refused, pending.may_be))
 
     def _links(self) -> list[Link]:
         chance = self._chance
@@ -231,7 +215,7 @@ class Shopper:
             row = chance.choice([row for row in CODES if row.code not in SLOW])
             behind = 0 if row.product is None else PRODUCTS[row.product].item_id
             return Link(f"{ORIGINS.short}/{row.code}", behind)
-        popular = chance.random() < self._habits.popular_chance
+        popular = chance.random() < self._popular_chance
         item = 500_000_000 + (chance.randrange(POPULAR) if popular else world.next_item())
         product = product_of(item)
         if kind < 0.25:

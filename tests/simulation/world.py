@@ -6,10 +6,10 @@ The first failed check ends the simulation, so that the end of the log shows its
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import pytest
@@ -29,10 +29,9 @@ from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
-from tests.faults.sockets import request
+from tests.faults.sockets import SentRequest, request
 from tests.faults.stage import GONE, WallClock, matches, wait_until
 from tests.hygiene.tasks import daemon_tasks
-from tests.simulation.calls import Call
 from tests.simulation.conditions import Conditions
 from tests.simulation.configuration import configuration
 from tests.simulation.crews import CREWS
@@ -58,6 +57,20 @@ EXPECTED_ERRORS = (
 """Parts of log messages that are allowed while faults are injected."""
 STOPPED_WITHIN = 30.0
 """Seconds from SIGTERM to the daemon's end: the graces of its parts."""
+
+
+class Call(SentRequest):
+    """A request and its answer."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; 0 without a complete answer."""
+        whole = self.exchange.ended.is_set() and not self.exchange.fault
+        return self.exchange.status if whole else 0
+
+    @property
+    def error(self) -> str:
+        return str(self.answer.get("error", ""))
 
 
 class World(Conditions):
@@ -90,8 +103,8 @@ class World(Conditions):
         self.portal = SandboxState(ORIGINS, HOLD)
         apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
-        self.network = CheckedNetwork(dict(zip(origins, map(without_threads, apps), strict=True)))
-        self.network.attach(self.expectations, self.fail, log)
+        by_origin = dict(zip(origins, map(without_threads, apps), strict=True))
+        self.network = CheckedNetwork(by_origin, self.expectations, self.fail, log)
         self.machine = Machine(folder, self.network, random_for(seed, "beats"))
         self.machine.fail = self.fail
         self.executions = Executions(self.fail)
@@ -99,15 +112,11 @@ class World(Conditions):
         """Bearer tokens, by crew and user; "" is the organization."""
         self.workers = Workers(folder, self.executions)
         self.internet = Internet()
-        self.receivers = [self._new_receiver(host) for host in HOSTS]
+        self.receivers = [CheckedReceiver(host, self.executions, self.fail) for host in HOSTS]
+        self.internet.receivers.update(zip(HOSTS, self.receivers, strict=True))
         self.disk = Disk()
         self._http = HttpClient(NetworkTransport(self.network))
         self._install(patch)
-
-    def _new_receiver(self, host: str) -> CheckedReceiver:
-        receiver = self.internet.receivers[host] = CheckedReceiver(host)
-        receiver.executions, receiver.fail = self.executions, self.fail
-        return receiver
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
         self.machine.install(patch)
@@ -188,7 +197,7 @@ class World(Conditions):
     async def stop(self) -> None:
         """Send SIGTERM, and wait for the end."""
         if self.daemon is not None and self.daemon.serving:
-            self.daemon.stop()
+            self.daemon.supervisor.stop()
             with trio.move_on_after(STOPPED_WITHIN) as patience:
                 await self.daemon.ended.wait()
             if patience.cancelled_caught:
@@ -216,14 +225,10 @@ class World(Conditions):
         body: Json | None = None,
         *,
         token: str = "",
-        address: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Call:
-        """Send a request without waiting. With an `address` it comes through the owner's proxy."""
-        sent = dict(headers or {})
-        if address:
-            sent["x-forwarded-for"] = address
-        call = Call(request(method, path, body, token, sent), trio.current_time())
+        """Send a request without waiting."""
+        call = Call(request(method, path, body, token, headers), trio.current_time())
         if self.daemon is None:
             call.exchange.end("connection refused")
         else:
@@ -240,16 +245,17 @@ class World(Conditions):
         body: Json | None = None,
         *,
         token: str = "",
-        address: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         within: float = ANSWERED,
         may_wait_for_disk: bool = False,
+        refusal: int = 503,
     ) -> Call:
         """Send a request, and check that its answer comes within `within` seconds.
 
-        With `may_wait_for_disk` a disk fault excuses a late answer.
+        With `may_wait_for_disk` a disk fault excuses a late answer. The answer is 200, 503 or
+        `refusal`; there may be none (0).
         """
-        call = self.ask(method, path, body, token=token, address=address, headers=headers)
+        call = self.ask(method, path, body, token=token, headers=headers)
         try:
             with trio.move_on_after(within):
                 await call.wait()
@@ -258,6 +264,8 @@ class World(Conditions):
         is_excused = may_wait_for_disk and self.had_disk_fault
         if not call.exchange.ended.is_set() and not is_excused:
             self.fail(f"{method} {path} was not answered within {within:g} s")
+        if call.status not in (0, 200, 503, refusal):
+            self.fail(f"{method} {path} was answered {call.status}: {call.exchange.body!r}")
         self.log.note(f"{client}: {method} {path} {call.status}", count="requests")
         return call
 
@@ -273,12 +281,6 @@ class World(Conditions):
                 token = await self.daemon.crews.tokens.show(crew, user)
                 self.tokens[crew, user] = token.get_secret_value()
 
-    async def command(self, name: str) -> Json | None:
-        """Run a command of the control socket; None when the daemon is down."""
-        if self.daemon is None or not self.daemon.serving:
-            return None
-        return await self.daemon.commands[name].run(None)
-
     # Faults
 
     def set_clock(self, seconds: float) -> None:
@@ -287,12 +289,12 @@ class World(Conditions):
 
     def heal_portal(self) -> None:
         self.portal.armed.clear()
-        self.end_invalid_answers()
+        self.invalid_answers.end()
 
     def heal_disk(self) -> None:
         self.disk.heal()
         self.slow_threads = 0.0
-        self.end_disk_fault()
+        self.disk_fault.end()
 
     # Resources
 
@@ -304,20 +306,20 @@ class World(Conditions):
             each.running or each.waiting for each in load.values()
         )
 
-    def tasks(self) -> Counter[str]:
-        return daemon_tasks()
-
     def folders(self) -> int:
         """Return the number of folders of browsers and workers."""
         runs = self.daemon.directory / "runs" if self.daemon is not None else self._folder / "none"
         found = [*self.machine.profiles.iterdir(), *(runs.iterdir() if runs.exists() else ())]
         return len(found)
 
+    def left(self) -> tuple[int, int, int]:
+        """Return the numbers of browsers, of folders, and of workers and reapers."""
+        return len(self.machine.running), self.folders(), self.workers.count()
+
     def _check_nothing_left(self) -> None:
-        left = (len(self.machine.running), self.folders(), self.workers.count())
-        if any(left):
+        if any(left := self.left()):
             self.fail(f"{left} browsers, folders and workers are left by a daemon that has ended")
-        if tasks := self.tasks():
+        if tasks := daemon_tasks():
             self.fail(f"tasks are left by a daemon that has ended: {tasks}")
 
 

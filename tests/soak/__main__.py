@@ -34,11 +34,9 @@ def main() -> int:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--minutes", type=_minutes, default=MINUTES, help=f"length of the soak ({MINUTES:g})"
+        "--minutes", type=float, default=MINUTES, help=f"length of the soak ({MINUTES:g})"
     )
-    parser.add_argument(
-        "--seed", type=int, help="seed of the jobs (a random one, which is printed)"
-    )
+    parser.add_argument("--seed", type=int, help="seed of the jobs (a random one)")
     parser.add_argument("--out", type=Path, help="folder for the samples (a new one)")
     chosen = parser.parse_args()
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
@@ -70,33 +68,23 @@ def _run(result: Soak, folder: Path) -> int:
 
 async def _run_until_signal(run: Callable[[], Awaitable[None]]) -> bool:
     """Call `run` until it returns or a signal comes. Return True after a signal."""
-    early = True
-    # trio raises later signals again when the receiver closes; a closed terminal sends two.
     endings = ending_signals()
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in endings}
-    try:
-        with trio.open_signal_receiver(*endings) as signals:
-            async with trio.open_nursery() as nursery:
+    for number in endings:
+        # trio raises later signals again when the receiver closes; a closed terminal sends two.
+        signal.signal(number, signal.SIG_IGN)
+    early = True
+    with trio.open_signal_receiver(*endings) as signals:
+        async with trio.open_nursery() as nursery:
 
-                async def wait_for_signal() -> None:
-                    await anext(signals)
-                    nursery.cancel_scope.cancel()
-
-                nursery.start_soon(wait_for_signal)
-                await run()
-                early = False
+            async def wait_for_signal() -> None:
+                await anext(signals)
                 nursery.cancel_scope.cancel()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+            nursery.start_soon(wait_for_signal)
+            await run()
+            early = False
+            nursery.cancel_scope.cancel()
     return early
-
-
-def _minutes(text: str) -> float:
-    minutes = float(text)
-    if not 0 < minutes <= 100 * 24 * 60:
-        raise argparse.ArgumentTypeError("more than 0, and at most a hundred days")
-    return minutes
 
 
 if __name__ == "__main__":

@@ -15,19 +15,17 @@ from itertools import groupby
 from typing import Final
 
 from tests.soak.fit import UNKNOWN, Z_999, Run, Slope, slope
-from tests.soak.jobs import Kind
 from tests.soak.samples import Sample
 
 CHROMIUM_WARM_UP: Final = 100
 """Conversions in which a new Chromium fills its caches."""
-
-FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon reapers")
-FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
 DAEMON_WARM_UP: Final = 1000
 """Conversions until the daemon's bounded tables and the caches of SQLite and Python are full."""
 DAEMON_LIMIT: Final = 1.0
 CHROMIUM_LIMIT: Final = 20.0
 """The most kilobytes that a conversion may cost in the daemon, and in all processes of Chromium."""
+FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon reapers")
+FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
 
 
 class Verdict(StrEnum):
@@ -38,10 +36,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A limit and the measured slope, both for one conversion. `unit` is "" for a count."""
+    """The measured slope for one conversion. `limit` is in kilobytes; 0 for a count."""
 
     what: str
-    unit: str
     slope: Slope
     limit: float
     verdict: Verdict
@@ -49,23 +46,19 @@ class Finding:
 
 def findings(samples: Sequence[Sample]) -> list[Finding]:
     """Return a finding for each limit. The first stretch of the samples is the warm-up."""
-    found = [
-        _with_limit(
-            "the daemon's memory",
-            _daemon_run(samples, "daemon private", DAEMON_WARM_UP),
-            DAEMON_LIMIT,
-        ),
-        _with_limit("Chromium", _chromium_runs(samples, "tree private"), CHROMIUM_LIMIT),
+    daemon = _daemon_run(samples, "daemon private", DAEMON_WARM_UP)
+    return [
+        _memory("the daemon's memory", daemon, DAEMON_LIMIT),
+        _memory("Chromium", _chromium_runs(samples, "tree private"), CHROMIUM_LIMIT),
+        *(_flat(column, _daemon_run(samples, column, 0)) for column in FLAT),
+        *(_flat(column, _chromium_runs(samples, column)) for column in FLAT_IN_CHROMIUM),
     ]
-    found += [_flat(column, _daemon_run(samples, column, 0)) for column in FLAT]
-    found += [_flat(column, _chromium_runs(samples, column)) for column in FLAT_IN_CHROMIUM]
-    return found
 
 
 def _daemon_run(samples: Sequence[Sample], column: str, warm_up: int) -> list[Run]:
     """Return the daemon's one run: points of a column by conversions, after the warm-up."""
-    warm = [each for each in samples if each.stretch > 0 and each.jobs[Kind.CONVERSION] >= warm_up]
-    return [[_point(each, column) for each in warm]]
+    warm = [each for each in samples if each.stretch > 0 and each.conversions >= warm_up]
+    return [[(each.conversions, each.values[column]) for each in warm]]
 
 
 def _chromium_runs(samples: Sequence[Sample], column: str) -> list[Run]:
@@ -73,27 +66,19 @@ def _chromium_runs(samples: Sequence[Sample], column: str) -> list[Run]:
     runs: list[Run] = []
     for _, grouped in groupby(samples, key=lambda each: each.generation):
         generation = list(grouped)
-        started_at = generation[0].jobs[Kind.CONVERSION]
-        grown = [
-            each
-            for each in generation
-            if each.jobs[Kind.CONVERSION] - started_at >= CHROMIUM_WARM_UP
-        ]
-        runs.append([_point(each, column) for each in grown])
+        warm = generation[0].conversions + CHROMIUM_WARM_UP
+        points = [(each.conversions, each.values[column]) for each in generation]
+        runs.append([point for point in points if point[0] >= warm])
     return runs
 
 
-def _point(sample: Sample, column: str) -> tuple[float, float]:
-    return sample.jobs[Kind.CONVERSION], sample.values[column]
-
-
-def _with_limit(what: str, runs: list[Run], limit: float) -> Finding:
+def _memory(what: str, runs: list[Run], limit: float) -> Finding:
     found = slope(runs)
     if found.low > limit:
         verdict = Verdict.BROKEN
     else:
         verdict = Verdict.HELD if found.high <= limit else Verdict.UNDECIDED
-    return Finding(what, "kB", found, limit, verdict)
+    return Finding(what, found, limit, verdict)
 
 
 def _flat(column: str, runs: list[Run]) -> Finding:
@@ -103,7 +88,7 @@ def _flat(column: str, runs: list[Run]) -> Finding:
     """
     found = slope(runs, within=Z_999)
     if found == UNKNOWN:
-        return Finding(column, "", found, 0.0, Verdict.UNDECIDED)
+        return Finding(column, found, 0.0, Verdict.UNDECIDED)
     length = sum(run[-1][0] - run[0][0] for run in runs if run)
     grows = found.low > 0 and found.value * length >= 1
-    return Finding(column, "", found, 0.0, Verdict.BROKEN if grows else Verdict.HELD)
+    return Finding(column, found, 0.0, Verdict.BROKEN if grows else Verdict.HELD)

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.soak.fit import Slope
-from tests.soak.jobs import Kind
 from tests.soak.judgement import Finding, Verdict, findings
 from tests.soak.running import Soak
 from tests.soak.samples import Sample
 
 PER: Final = 1000
 """Conversions for which the growth of a count is printed."""
-
+MOST_ERRORS: Final = 50
+"""The most errors in a report. Each was printed when it happened."""
 HELD, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
 
@@ -24,24 +24,22 @@ HELD, FAILED, UNDECIDED = 0, 1, 3
 def exit_code(soak: Soak) -> int:
     """Return the exit code of the run."""
     verdicts = {finding.verdict for finding in findings(soak.samples)}
-    if soak.results.error_count or Verdict.BROKEN in verdicts:
+    if soak.results.errors or Verdict.BROKEN in verdicts:
         return FAILED
     return UNDECIDED if Verdict.UNDECIDED in verdicts else HELD
 
 
 def text(soak: Soak) -> str:
-    return "\n".join([*_counts(soak), *_verdicts(soak), *_errors(soak)])
+    return "\n".join(_lines(soak))
 
 
 def progress(sample: Sample) -> str:
     """Return a line about the newest sample."""
-    jobs = " ".join(f"{count} {kind}" for kind, count in sample.jobs.items())
     values = sample.values
     return (
-        f"{sample.at / 60:6.1f} min  {sample.name:<17} {jobs}  |  daemon"
+        f"{sample.at / 60:6.1f} min  {_counted(sample.jobs)}  |  daemon"
         f" {values['daemon private'] / 1000:.2f} MB {values['daemon descriptors']:g} fds"
         f" {values['daemon tasks']:g} tasks  chromium {sample.generation + 1}:"
-        f" {values['chromium private'] / 1000:.2f} MB, with all"
         f" {values['tree processes']:g} processes {values['tree private'] / 1000:.0f} MB"
     )
 
@@ -56,41 +54,28 @@ def append(sample: Sample, file: Path) -> None:
         writer.writerow(row)
 
 
-def _counts(soak: Soak) -> Iterator[str]:
-    last = soak.samples[-1]
-    counted = {kind: last.jobs[kind] for kind in Kind}
+def _lines(soak: Soak) -> Iterator[str]:
+    last, results = soak.samples[-1], soak.results
     yield f"soak of {last.at / 60:.1f} minutes, seed {soak.seed}, {len(soak.samples)} samples"
-    yield f"  jobs    {', '.join(f'{count} {kind}' for kind, count in counted.items())}"
-    others = sorted(soak.results.other_counts.items())
-    yield f"  with    {', '.join(f'{count} {what}' for what, count in others)}"
-    sandbox_note = (
-        "" if soak.sandboxed else ", without a sandbox, which this machine does not allow"
-    )
-    yield (
-        f"  in      {last.generation + 1} Chromiums{sandbox_note}; "
-        f"{last.values['browser restarts']:g} restarts"
-    )
-
-
-def _verdicts(soak: Soak) -> Iterator[str]:
-    yield ""
+    yield f"  jobs    {_counted(last.jobs)}"
+    yield f"  with    {_counted(dict(sorted(results.others.items())))}"
+    sandbox = "" if soak.sandboxed else ", without a sandbox, which this machine does not allow"
+    restarts = f"{last.values['browser restarts']:g} restarts"
+    yield f"  in      {last.generation + 1} Chromiums{sandbox}; {restarts}\n"
     for finding in findings(soak.samples):
-        yield f"  {finding.verdict:<18}{finding.what}: {_finding(finding)}"
+        yield f"  {finding.verdict:<18}{finding.what}: {_growth(finding)}"
+    yield f"\n{len(results.errors)} errors"
+    yield from (f"  {error}" for error in results.errors[:MOST_ERRORS])
 
 
-def _finding(finding: Finding) -> str:
-    if not finding.unit:
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in counts.items())
+
+
+def _growth(finding: Finding) -> str:
+    if not finding.limit:
         return f"{_shown(finding.slope * PER)} per {PER} conversions (flat is the limit)"
-    return (
-        f"{_shown(finding.slope)} {finding.unit} a conversion "
-        f"(at most {finding.limit:g} {finding.unit})"
-    )
-
-
-def _errors(soak: Soak) -> Iterator[str]:
-    yield ""
-    yield f"{soak.results.error_count} errors"
-    yield from (f"  {error}" for error in soak.results.first_errors)
+    return f"{_shown(finding.slope)} kB a conversion (at most {finding.limit:g} kB)"
 
 
 def _shown(found: Slope) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.hygiene.processes import stat
 from tests.soak.memory import memory_of
 
 Json = dict[str, Any]
@@ -25,54 +24,49 @@ Json = dict[str, Any]
 class Sample:
     """A sample. `stretch` and `generation` (of Chromium) count from 0.
 
-    `jobs` are the numbers of finished jobs by kind, `values` the measurements by column, and
-    `kinds` the numbers of the daemon's descriptors by kind.
+    `jobs` are the numbers of finished jobs by kind, and `values` the measurements by column.
     """
 
     at: float  # seconds since the soak began
     stretch: int
-    name: str  # of the stretch
     generation: int
     jobs: dict[str, int]
     values: dict[str, float]
-    kinds: dict[str, int]
+
+    @property
+    def conversions(self) -> int:
+        return self.jobs["conversion"]
 
     def row(self) -> Json:
-        named = {f"{kind} jobs": count for kind, count in self.jobs.items()}
-        where = {"at": round(self.at, 1), "stretch": self.stretch, "name": self.name}
-        return {**where, "generation": self.generation, **named, **self.values, "kinds": self.kinds}
+        jobs = {f"{kind} jobs": count for kind, count in self.jobs.items()}
+        where = {"at": round(self.at, 1), "stretch": self.stretch, "generation": self.generation}
+        return {**where, **jobs, **self.values}
 
 
-def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the columns of a sample, and the numbers of the daemon's descriptors by kind.
+def measure(observer: Path, daemon: int, chromium: int) -> dict[str, float]:
+    """Return the columns of a sample.
 
     `observer` is the path of the observer's socket. `daemon` and `chromium` are process ids.
     """
-    snapshot = _read_observer(observer)
     pids = tree(chromium)
-    values = {
-        "daemon private": snapshot["memory"],
-        "daemon descriptors": sum(snapshot["descriptors"].values()),
-        "daemon threads": snapshot["threads"],
-        "daemon tasks": snapshot["tasks"],
-        "daemon blocks": snapshot["blocks"],
-        "daemon reapers": len(reapers(daemon)),
-        "chromium private": memory_of(chromium),
+    return {
+        **{f"daemon {name}": value for name, value in _read_observer(observer).items()},
+        "daemon reapers": len([each for server in children(daemon) for each in children(server)]),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
         "chromium descriptors": _entries(f"/proc/{chromium}/fd"),
         "tree processes": len(pids),
         "tree private": sum(map(_memory, pids)),
     }
-    return values, snapshot["descriptors"]
-
-
-def reapers(daemon: int) -> list[int]:
-    return [reaper for server in children(daemon) for reaper in children(server)]
 
 
 def tree(chromium: int) -> list[int]:
-    """Return the processes of a Chromium: they stay in the session of its main process."""
-    return [pid for pid, found in _stats() if int(found[3]) == chromium and found[0] != "Z"]
+    """Return the processes of a Chromium, the oldest first: they stay in its session."""
+    found = [
+        (int(fields[19]), pid)  # the time of its start
+        for pid, fields in _stats()
+        if int(fields[3]) == chromium and fields[0] != "Z"
+    ]
+    return [pid for _, pid in sorted(found)]
 
 
 def renderers(chromium: int) -> list[int]:
@@ -81,8 +75,8 @@ def renderers(chromium: int) -> list[int]:
     for pid in tree(chromium):
         with suppress(OSError):
             if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                found.append((_started(pid), pid))
-    return [pid for _, pid in sorted(found)]
+                found.append(pid)
+    return found
 
 
 def children(parent: int) -> list[int]:
@@ -104,14 +98,12 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-def _read_observer(observer: Path) -> Json:
+def _read_observer(observer: Path) -> dict[str, float]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(30)
         connection.connect(str(observer))
-        data = b""
-        while part := connection.recv(65536):
-            data += part
-    snapshot: Json = json.loads(data)
+        with connection.makefile("rb") as answer:
+            snapshot: dict[str, float] = json.load(answer)
     return snapshot
 
 
@@ -121,16 +113,18 @@ def _memory(pid: int) -> float:
     return 0.0
 
 
-def _started(pid: int) -> int:
-    return int(stat(pid)[19])
-
-
 def _stats() -> Iterator[tuple[int, list[str]]]:
     """Yield each process id with its state, parent, group, session, … (proc(5), after the name)."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         if name.isdigit():
             with suppress(OSError):
-                yield int(name), stat(int(name))
+                yield (
+                    int(name),
+                    Path(f"/proc/{name}/stat")
+                    .read_text("utf-8", "replace")
+                    .rpartition(")")[2]
+                    .split(),
+                )
 
 
 def _entries(folder: str) -> int:

@@ -1,83 +1,84 @@
-"""The shared state of a soak's jobs: a client of the daemon, the portal's accounts, the results.
+"""The daemon of a soak, and the shared state of the jobs: accounts, links, locks, results.
 
-A job kills processes within `disruption()`. Requests may be refused during a disruption and for a
-short time after it.
+Chromium is never replaced for its size or age, which would hide a leak. The tables of results are
+small, so that they are full after the warm-up. A job kills processes within `disruption()`, and
+requests may be refused during it and for a short time after it.
 """
 
 from __future__ import annotations
 
-import json
+import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from math import inf
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import httpx
 import trio
 
 from bench.daemons import Daemon
-from smartlinkd.sandbox.batch import Origins, long_link, short_code
-from smartlinkd.sandbox.products import SandboxProduct, product_link, product_of
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.products import product_link, product_of
+from tests.config_file import Tables
 from tests.programs import Account
-from tests.soak.jobs import POOL, Form, Kind, Link
-from tests.soak.observable import CREW
-from tests.soak.receiver import EndReceiver
+from tests.simulation.answers import Link, WrongAnswer
+from tests.soak.crew import CREW, NAME, EndReceiver
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
+HOME_ACCOUNTS: Final = 3
+"""Accounts with most conversions, so that their pages stay open."""
+POOL: Final = 16
+"""The number of all accounts. The pages of the others are mostly opened again for each use."""
+WARM: Final = 4
+"""Accounts whose pages are kept open."""
 FIRST_ACCOUNT: Final = 700_000_000
-PATIENCE: Final = 90.0
-"""Seconds for an answer: longer than the daemon's own deadlines."""
+FIRST_ITEM: Final = 500_000_000
+POLL_INTERVAL: Final = 0.1
 TRIES: Final = 5
 """Attempts of a conversion."""
 RETRY_DELAY: Final = 2.0
 """Seconds between two attempts."""
 DISRUPTION_EFFECT: Final = 2.0
 """Seconds after a disruption in which a request may be refused."""
-MOST_ERRORS: Final = 50
-"""The most error messages that are kept for the report."""
-
-
-class UnexpectedAnswer(Exception):  # noqa: N818 - the name says it
-    """A wrong answer or a missing one. The text describes it."""
-
-
-@dataclass
-class Stored:
-    """The accounts whose cookies were sent to be stored, in order."""
-
-    accounts: list[str] = field(default_factory=list)
-    known_index: int = 0  # of the last account whose cookie is surely stored
-
-    def possible_since(self, known_index: int) -> set[str]:
-        """Return the accounts whose cookie may have been stored since `known_index` was read."""
-        return set(self.accounts[known_index:])
-
-
-def _nothing_done() -> Counter[str]:
-    return Counter(dict.fromkeys(Kind, 0))
+REMEMBERED: Final = 100
+"""Rows of the tables of links, products and executions. Such a table is full in a minute."""
+TABLES: Final[Tables] = {
+    # Logins state their addresses in X-Forwarded-For.
+    "server": {"trusted_proxies": ["127.0.0.0/8"]},
+    "browser": {
+        "contexts": WARM,
+        "recycle_after": 30 * 24 * 3600,
+        "recycle_memory": 64 * 1024**3,  # the largest value that the configuration accepts
+    },
+    "links": {"remember_max": REMEMBERED},
+    "products": {"remember_max": REMEMBERED},
+    "journal": {"retention_count": REMEMBERED},
+    "webhooks": {"allow": ["127.0.0.0/8"], "secret": "what-webhook-calls-are-signed-with"},
+    "crews": [CREW],
+}
 
 
 @dataclass
 class Results:
     """The numbers of finished jobs by kind, other counts, and the errors."""
 
-    jobs_done: Counter[str] = field(default_factory=_nothing_done)
-    other_counts: Counter[str] = field(default_factory=Counter)
-    first_errors: list[str] = field(default_factory=list)
-    error_count: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
 
     def record_error(self, text: str) -> None:
-        self.error_count += 1
-        if len(self.first_errors) < MOST_ERRORS:
-            self.first_errors.append(text)
+        self.errors.append(text)
         print(f"ERROR: {text}", flush=True)
 
 
 class World:
-    """The shared state. `http` is an HTTP client that lives for one round."""
+    """The shared state. The `http` of its functions is an HTTP client that lives for one round."""
 
     def __init__(
         self, daemon: Daemon, origins: Origins, receiver: EndReceiver, results: Results
@@ -88,17 +89,22 @@ class World:
         self.results = results
         self.accounts = [Account(str(FIRST_ACCOUNT + place)) for place in range(POOL)]
         self.fault_account = Account(str(FIRST_ACCOUNT + POOL))
-        self.stored = Stored()
+        self.synced: list[str] = []
+        """The accounts whose cookies were sent to be stored, in order."""
+        self.known_index = 0
+        """The place in `synced` of the last account whose cookie is surely stored."""
         self.chromiums: list[int] = []
         """Process ids of the Chromiums that were sampled, in order."""
-        self.token = daemon.token
-        self.crew_token = daemon.crew_token(CREW)
+        self.crew_token = daemon.crew_token(NAME)
         self.login_lock = trio.Lock()
         self.fault_lock = trio.Lock()
         self.sync_lock = trio.Lock()
         self.kill_lock = trio.Lock()
+        self._items = count(FIRST_ITEM)
         self._disruptions = 0
         self._undisturbed_since = -inf
+
+    # Requests
 
     async def ask(
         self,
@@ -108,18 +114,12 @@ class World:
         body: object = None,
         *,
         token: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> httpx.Response:
         """Send a request to the daemon. `token` is None for the owner's, and "" for no token."""
-        sent = dict(headers or {})
-        given = self.token if token is None else token
-        if given:
-            sent["Authorization"] = f"Bearer {given}"
-        content = None
-        if body is not None:
-            content, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
-        url = self.daemon.url + path
-        return await http.request(method, url, content=content, headers=sent)
+        given = self.daemon.token if token is None else token
+        sent = {**headers, **({"Authorization": f"Bearer {given}"} if given else {})}
+        return await http.request(method, self.daemon.url + path, json=body, headers=sent)
 
     async def convert(self, http: httpx.AsyncClient, body: Json) -> httpx.Response:
         """Convert links, and repeat a request that is refused because of a missed probe.
@@ -130,7 +130,7 @@ class World:
             answer = await self.ask(http, "POST", "/api/convert", body)
             if answer.status_code != 503 or "unresponsive" not in answer.text:
                 return answer
-            self.results.other_counts["retries after a missed probe"] += 1
+            self.results.others["retries after a missed probe"] += 1
             await trio.sleep(RETRY_DELAY)
         return answer
 
@@ -147,6 +147,23 @@ class World:
         """Return the daemon's status."""
         return expect_ok(await self.ask(http, "GET", "/api/status"))
 
+    async def until(
+        self, http: httpx.AsyncClient, what: str, condition: Callable[[Json], bool], within: float
+    ) -> Json:
+        """Return the first status that meets the condition. `what` is for the error.
+
+        Raises:
+            WrongAnswer: There was none within so many seconds.
+        """
+        status: Json = {}
+        with trio.move_on_after(within):
+            while not condition(status := await self.status(http)):  # noqa: ASYNC110 - no event
+                await trio.sleep(POLL_INTERVAL)
+            return status
+        raise WrongAnswer(f"no {what} within {within:g} s: {status}")
+
+    # Disruptions
+
     @asynccontextmanager
     async def disruption(self) -> AsyncIterator[None]:
         """Mark the block as a disruption: from a kill to the recovery."""
@@ -161,75 +178,29 @@ class World:
         """True if there was no disruption since `began`, nor shortly before."""
         return self._disruptions == 0 and self._undisturbed_since + DISRUPTION_EFFECT < began
 
-    # Links
+    # Links, each to a product of its own
 
-    def text(self, link: Link) -> str:
-        """Return the link as a client sends it."""
-        product = product_of(link.item)
-        match link.form:
-            case Form.CANONICAL:
-                return product_link(product, self.origins.shop)
-            case Form.SHORT:
-                return f"{self.origins.short}/p{product.shop_id}i{product.item_id}"
-            case Form.FOREIGN:
-                return f"https://elsewhere.example/product/{product.shop_id}/{product.item_id}"
+    def canonical_link(self) -> Link:
+        item = next(self._items)
+        return Link(product_link(product_of(item), self.origins.shop), item)
 
-    def check_entry(
-        self,
-        link: Link,
-        entry: Json,
-        number: str,
-        sub_ids: tuple[str, ...],
-        *,
-        is_undisturbed: bool,
-    ) -> None:
-        """Check the entry of a link that account `number` converts.
+    def short_link(self) -> Link:
+        item = next(self._items)
+        return Link(f"{self.origins.short}/p{product_of(item).shop_id}i{item}", item)
 
-        Raises:
-            UnexpectedAnswer: The entry is wrong.
-        """
-        text = self.text(link)
-        if link.form is Form.FOREIGN:
-            if entry != {"error": True, "failCode": INVALID} and (
-                is_undisturbed or not is_without_browser(entry)
-            ):
-                raise UnexpectedAnswer(f"{text} became {entry}")
-            return
-        if not is_undisturbed and is_without_browser(entry):
-            return
-        sold = product_of(link.item)
-        places = (*sub_ids, *[""] * (5 - len(sub_ids)))
-        long = long_link(sold.shop_id, link.item, number, places, self.origins)
-        short = f"{self.origins.short}/{short_code(long)}"
-        if (entry.get("longLink"), entry.get("shortLink"), entry.get("failCode")) != (
-            long,
-            short,
-            0,
-        ):
-            raise UnexpectedAnswer(f"{text} of account {number} became {entry}")
-        if not _is_product(entry["product"], sold) and (
-            is_undisturbed or entry["product"] is not None
-        ):
-            raise UnexpectedAnswer(f"{text} has the product {entry['product']}")
-
-
-INVALID: Final = 10
-WITHOUT_BROWSER: Final = -1
-
-
-def is_without_browser(entry: Json) -> bool:
-    """True if the link failed because there was no browser."""
-    return entry == {"error": True, "failCode": WITHOUT_BROWSER}
+    def foreign_link(self) -> Link:
+        """Return a link to another shop."""
+        return Link(f"https://elsewhere.example/product/1/{next(self._items)}", 0)
 
 
 def expect_ok(answer: httpx.Response) -> Json:
     """Return the body of an answer with status 200.
 
     Raises:
-        UnexpectedAnswer: The status is another one.
+        WrongAnswer: The status is another one.
     """
     if answer.status_code != 200:
-        raise UnexpectedAnswer(f"{describe(answer)}")
+        raise WrongAnswer(describe(answer))
     found: Json = answer.json()
     return found
 
@@ -240,10 +211,7 @@ def describe(answer: httpx.Response) -> str:
     return f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:300]}"
 
 
-def _is_product(found: Json | None, sold: SandboxProduct) -> bool:
-    """True if the product data is the portal's."""
-    return found is not None and (found["name"], found["price"], found["sales"]) == (
-        sold.name,
-        sold.price,
-        sold.sold,
-    )
+def pick(chance: random.Random, weights: Mapping[T, float]) -> T:
+    """Return one of the keys. The values are their relative frequencies."""
+    (found,) = chance.choices(list(weights), list(weights.values()))
+    return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,9 +106,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def installed() -> Service:
     """Install the service, and keep the output of `./run install`."""
-    began = time.monotonic()
-    install_output = run("./run", "install")
-    return Service(install_output=install_output, install_seconds=time.monotonic() - began)
+    return Service(install_output=run("./run", "install"))
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,6 @@ class Service:
     name: str = "smartlinkd"
     url: str = "http://127.0.0.1:8787"
     install_output: str = ""
-    install_seconds: float = 0.0
     _tokens: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import Service, run, until
+from smartlinkd.logs import LogEvent
+from tests.systemd.machine import Service, now, run, until
 
 REASON = "made to crash by a test"
 MODULES = Path("/srv/crashing")
@@ -52,10 +53,9 @@ def crashing(service: Service) -> Iterator[Service]:
 
 def test_repeated_crashes_restart_the_unit_with_a_reason(crashing: Service) -> None:
     cookie = crashing.stored_cookie()
-    before, restarts, began = crashing.pid, crashing.restarts, time.monotonic()
+    before, restarts = crashing.pid, crashing.restarts
     FLAG.touch()
     until("the process ends", lambda: crashing.pid != before)
-    print(f"it ended {time.monotonic() - began:.1f} s after the first crash")
     output = status()
     assert REASON in output
     assert "vault" in output
@@ -68,7 +68,7 @@ def test_repeated_crashes_restart_the_unit_with_a_reason(crashing: Service) -> N
 
 
 def test_invalid_configuration_is_retried_until_it_is_corrected(service: Service) -> None:
-    good = service.configuration.read_text()
+    good, since = service.configuration.read_text(), now()
     restarts = service.restarts
     service.configuration.write_text("[auth\n")
     try:
@@ -78,6 +78,10 @@ def test_invalid_configuration_is_retried_until_it_is_corrected(service: Service
         assert time.monotonic() - before > 3 * 1.9  # RestartSec=2
         why = f'Status: "Ended: {service.configuration}: is not TOML'
         until("the status has the reason", lambda: why in status())
+        event = f"MESSAGE_ID={LogEvent.CONFIG_REFUSED.message_id}"
+        records = until("the error is logged", lambda: service.journal(event, since=since))
+        assert (records[0]["_TRANSPORT"], records[0]["PRIORITY"]) == ("journal", "2")
+        assert records[0]["MESSAGE"].startswith(f"{service.configuration}: is not TOML")
     finally:
         service.configuration.write_text(good)
     until("the service has started by itself", service.is_active)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,63 +39,38 @@ BLOCKS = """
             time.sleep(3600)
 """
 
-HangingDaemon = Callable[[str], AbstractContextManager[None]]
 
-
-@pytest.fixture
-def hanging(service: Service) -> Iterator[HangingDaemon]:
+@pytest.fixture(params=[HANGS, BLOCKS], ids=["actor", "event loop"])
+def hanging(service: Service, request: pytest.FixtureRequest) -> Iterator[Service]:
     MODULES.mkdir(exist_ok=True)
-
-    @contextmanager
-    def hanging(how: str) -> Iterator[None]:
-        (MODULES / "sitecustomize.py").write_text(PATCH.replace("            HANG\n", how))
-        unit = f"[Service]\nEnvironment=PYTHONPATH={MODULES}\nWatchdogSec={WATCHDOG}\n"
-        with service.drop_in(unit):
-            service.systemctl("restart")
-            service.store_cookie()
-            yield
-
-    yield hanging
+    patch = PATCH.replace("            HANG\n", request.param)
+    (MODULES / "sitecustomize.py").write_text(patch)
+    unit = f"[Service]\nEnvironment=PYTHONPATH={MODULES}\nWatchdogSec={WATCHDOG}\n"
+    with service.drop_in(unit):
+        service.systemctl("restart")
+        service.store_cookie()
+        yield service
     FLAG.unlink(missing_ok=True)
     service.systemctl("restart")
 
 
-def hang_until_restarted(service: Service) -> None:
-    """Let the daemon hang until systemd has restarted it."""
-    before = service.pid
+def test_hanging_actor_or_event_loop_restarts_the_daemon(
+    hanging: Service, request: pytest.FixtureRequest
+) -> None:
+    cookie, since, before = hanging.stored_cookie(), now(), hanging.pid
     FLAG.touch()
-    until("the daemon is killed", lambda: service.pid != before)
+    until("the daemon is killed", lambda: hanging.pid != before)
     FLAG.unlink()
-    service.wait_for_restart(before)
-
-
-def test_hanging_actor_restarts_the_daemon(service: Service, hanging: HangingDaemon) -> None:
-    with hanging(HANGS):
-        cookie, since = service.stored_cookie(), now()
-        hang_until_restarted(service)
-        (record,) = service.journal(f"MESSAGE_ID={LogEvent.WATCHDOG.message_id}", since=since)
+    hanging.wait_for_restart(before)
+    output = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
+    assert f"Watchdog timeout (limit {WATCHDOG}s)!" in output
+    assert hanging.stored_cookie() == cookie
+    if "[event loop]" in request.node.name:
+        assert "Timeout (0:00:03)!" in output
+        assert "in hanging" in output
+    else:
+        event = f"MESSAGE_ID={LogEvent.WATCHDOG.message_id}"
+        (record,) = hanging.journal(event, since=since)
         assert record["ACTOR"] == "vault"
         assert "vault has shown no sign of life for " in record["MESSAGE"]
         assert " hanging < " in record["MESSAGE"]
-        output = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
-        assert f"Watchdog timeout (limit {WATCHDOG}s)!" in output
-        assert service.stored_cookie() == cookie
-
-
-def test_blocked_event_loop_restarts_the_daemon(service: Service, hanging: HangingDaemon) -> None:
-    with hanging(BLOCKS):
-        cookie, since = service.stored_cookie(), now()
-        hang_until_restarted(service)
-        output = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
-        assert "Timeout (0:00:03)!" in output
-        assert "in hanging" in output
-        assert f"Watchdog timeout (limit {WATCHDOG}s)!" in output
-        assert service.stored_cookie() == cookie
-
-
-def test_busy_daemon_is_not_restarted(service: Service, hanging: HangingDaemon) -> None:
-    with hanging(HANGS):
-        before = service.pid
-        kickoff = service.kickoff("slow", seconds=4 * WATCHDOG)
-        assert service.execution("slow", kickoff, wait=30)["state"] == "SUCCESS"
-        assert service.pid == before

@@ -22,7 +22,6 @@ def test_service_is_active_within_20_seconds(installed: Service) -> None:
     moments = [
         int(installed.show(f"{name}TimestampMonotonic")) for name in ("InactiveExit", "ActiveEnter")
     ]
-    print(f"installed in {installed.install_seconds:.1f} s, of which its start took {moments}")
     assert (moments[1] - moments[0]) / 1e6 < ACTIVE_WITHIN
     assert installed.is_active()
     assert installed.health()["ok"] is True

@@ -39,22 +39,6 @@ def test_start_is_found_by_its_message_id(service: Service) -> None:
         assert (found["PRIORITY"], found["SYSLOG_IDENTIFIER"]) == ("6", "smartlinkd")
 
 
-def test_configuration_error_is_found_by_its_message_id(service: Service) -> None:
-    since, good = now(), service.configuration.read_text()
-    refused = f"MESSAGE_ID={LogEvent.CONFIG_REFUSED.message_id}"
-    service.configuration.write_text(good.replace("[server]\n", "[server]\nbnid = 1\n"))
-    try:
-        run("systemctl", "restart", service.name, check=False)
-        until("the error is logged", lambda: service.journal(refused, "-p", "warning", since=since))
-    finally:
-        service.configuration.write_text(good)
-    found = service.journal(refused, since=since)[0]
-    assert (found["_TRANSPORT"], found["PRIORITY"]) == ("journal", "2")
-    assert found["MESSAGE"].startswith("server.bnid: ")
-    until("the service has started by itself", service.is_active)
-    service.wait_until_ready()
-
-
 def test_execution_is_found_by_its_id(service: Service) -> None:
     kickoff_id = service.kickoff("quick")
     assert service.execution("quick", kickoff_id, wait=20)["state"] == "SUCCESS"

@@ -153,9 +153,7 @@ def upgraded(prepared: Service) -> Iterator[Upgraded]:
     enabling = {"secret": secret, "code": totp.at(used_step * STEP)}
     service.answer("/api/auth/2fa/enable", enabling, token=token)
 
-    began = time.monotonic()
     install_output = run("./run", "install")
-    print(f"upgraded in {time.monotonic() - began:.1f} s")
     yield Upgraded(
         service=service,
         install_output=install_output,
