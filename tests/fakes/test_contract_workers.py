@@ -164,6 +164,9 @@ def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
          '{"type": "task_completed", "task_id": "b", "output": "output of b"}'),
         (['part {"type', "exit 0"],
          "the worker broke the protocol: its last line has no newline. It sent: {\"type"),
+        (["close", "hang"],
+         "the worker broke the protocol: it closed its descriptor without `result` or `failed` and "
+         "runs on"),
         (["fill"],
          "the worker was ended because it used MANY MiB of memory, and its crew may use 256.0 MiB "
          "(memory)"),
@@ -222,13 +225,6 @@ LATE = f"it ran longer than the {SHORT:g} s that its crew may (deadline); "
 def test_stop_escalates_as_needed(runner: ScriptRunner, script: list[Step], how: str) -> None:
     late = runner("started", *script, deadline=SHORT)
     assert late == error(LATE + how, status="timed_out")
-
-
-def test_worker_that_closes_its_connection_is_ended(runner: ScriptRunner) -> None:
-    assert runner("started", "close", "hang") == error(
-        "the worker broke the protocol: it closed its descriptor without `result` or `failed` "
-        "and runs on"
-    )
 
 
 @pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
