@@ -1,24 +1,107 @@
 """Logins whose client leaves, or during which auth fails, at every step.
 
 A code is accepted once, even if its client gets no answer. After a 200 the change is saved.
+Disabling the second factor is saved as enabling is (`tests/auth/test_actor_restarts.py`).
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+import pyotp
 import pytest
 
 from smartlinkd.auth import state
+from smartlinkd.auth.files import STATE_FILE, SavedState, load
 from smartlinkd.auth.throttle import Throttle
-from tests.every_step.owner import Owner
+from smartlinkd.auth.totp import STEP
 from tests.every_step.strike import Strike
-from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
+from tests.every_step.world import PASSWORD, StrikeWorld, World, is_answered, strike_at
+from tests.faults.sockets import SentRequest
 
 TARGETS = ("client", "auth")
 """The client leaves, or the actor that works for it fails."""
 ORDERS = 2
 """Seeds of trio's order of tasks. These scenarios are short."""
+
+
+class Owner:
+    """The owner, with the password, the phone and access to the disk.
+
+    `secret` is the second factor's; "" while it is off.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stage = world.stage
+        self.secret = ""
+
+    # Requests
+
+    def login(self, password: str = PASSWORD) -> SentRequest:
+        return self.stage.request("POST", "/api/auth/login", {"password": password})
+
+    def verify(self, temp_token: str, code: str) -> SentRequest:
+        body = {"tempToken": temp_token, "code": code}
+        return self.stage.request("POST", "/api/auth/verify-mfa", body)
+
+    def enable(self, token: str, secret: str, code: str) -> SentRequest:
+        body = {"secret": secret, "code": code}
+        return self.stage.request("POST", "/api/auth/2fa/enable", body, token=token)
+
+    def disable(self, token: str, code: str) -> SentRequest:
+        return self.stage.request("POST", "/api/auth/2fa/disable", {"code": code}, token=token)
+
+    async def half_login(self) -> str:
+        """Log in with the password alone and return the temporary token."""
+        return str((await self.login().expect_ok())["tempToken"])
+
+    async def session(self) -> str:
+        """Log in, with a code if one is needed, and return the session's token."""
+        found = await self.login().expect_ok()
+        if found.get("mfaRequired"):
+            found = await self.verify(found["tempToken"], self.next_code()).expect_ok()
+        return str(found["token"])
+
+    async def setup(self, token: str) -> str:
+        """Return the secret of a second factor that is not yet on."""
+        asked = self.stage.request("GET", "/api/auth/2fa/setup", token=token)
+        return str((await asked.expect_ok())["secret"])
+
+    async def enable_factor(self) -> None:
+        token = await self.session()
+        self.secret = await self.setup(token)
+        await self.enable(token, self.secret, self.next_code(self.secret)).expect_ok()
+
+    async def has_access(self, token: str) -> bool:
+        """True if the session is valid."""
+        asked = self.stage.request("GET", "/api/crews", token=token)
+        assert await asked.wait() in (200, 403), asked
+        return asked.status == 200
+
+    # The phone
+
+    def next_code(self, secret: str = "") -> str:
+        """Advance the wall clock to the next code and return it."""
+        self.stage.wall.offset += STEP
+        return self.code(secret)
+
+    def code(self, secret: str = "") -> str:
+        return pyotp.TOTP(secret or self.secret).at(int(self.stage.wall.now()))
+
+    # The disk
+
+    def saved(self) -> SavedState:
+        """Return the saved state. It must be complete, with no temporary file beside it."""
+        names = {each.name for each in self.stage.directory.iterdir()}
+        assert not {name for name in names if name.endswith(".new")}, names
+        assert STATE_FILE in names
+        return load(self.stage.directory)
+
+    def is_used(self) -> bool:
+        """True if the phone's current code has been used."""
+        factor = self.saved().second_factor
+        return factor is not None and int(self.stage.wall.now()) // STEP in factor.used_steps
 
 
 @pytest.fixture(autouse=True)
@@ -102,28 +185,5 @@ def test_second_factor_is_enabled_completely_or_not(strike_world: StrikeWorld, t
             owner.secret = secret = await owner.setup(own)
             await owner.enable(own, secret, owner.next_code()).expect_ok()
         await owner.disable(own, owner.next_code()).expect_ok()
-
-    assert strike_world(scenario) > 15
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_second_factor_is_disabled_completely_or_not(
-    strike_world: StrikeWorld, target: str
-) -> None:
-    async def scenario(strike: Strike, world: World) -> None:
-        owner = Owner(world)
-        await owner.enable_factor()
-        own = await owner.session()
-        code = owner.next_code()
-        asked = owner.disable(own, code)
-        await strike_at(strike, asked, target, world)
-        await world.check_clean()
-        on = owner.factor() is not None
-        assert not on or asked.status != 200
-        assert (await owner.login().expect_ok()).get("mfaRequired", False) is on
-        assert await owner.has_access(own)
-        if on:
-            assert not owner.is_used()
-            await owner.disable(own, code).expect_ok()
 
     assert strike_world(scenario) > 15

@@ -33,24 +33,18 @@ PATIENCE = 1.0
 """Seconds that SQLite waits for a lock here."""
 
 
-class Fake:
+class Fake(Disk):
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
-        threads_in_place(patch)
+        super().__init__()
         self.path = path
-        self.disk = Disk()
-        self.disk.install(patch)
+        threads_in_place(patch)
+        self.install(patch)
 
     def fill(self) -> None:
-        self.disk.fault = FULL
-
-    def lock(self) -> None:
-        self.disk.lock()
+        self.fault = FULL
 
     def damage(self, _: Path) -> None:
-        self.disk.fault = DAMAGED
-
-    def heal(self) -> None:
-        self.disk.heal()
+        self.fault = DAMAGED
 
 
 class Real:

@@ -21,6 +21,7 @@ from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import affiliate_id
 
 if TYPE_CHECKING:
+    from smartlinkd.browser.page import Page
     from tests.fakes.conftest import Subject
 
 ACCOUNT = "4711"
@@ -58,6 +59,12 @@ def product() -> Product:
     return Product(sold.shop_id, sold.item_id)
 
 
+async def links_page(subject: Subject) -> Page:
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    return page
+
+
 @pytest.mark.parametrize(("fault", "error"), PAGES.items())
 async def test_page_fault_raises_its_error(
     subject: Subject, fault: str, error: type[Exception]
@@ -70,8 +77,7 @@ async def test_page_fault_raises_its_error(
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
 async def test_links_have_affiliate_id_and_sent_sub_ids(subject: Subject, method: object) -> None:
-    page = await subject.page(ACCOUNT)
-    await portal.open_links_page(page, subject.market)
+    page = await links_page(subject)
     for sub_ids in (["one", "", "three"], []):  # the second finds what the first has left
         (row,) = await method(page, subject.market, [product()], sub_ids)  # type: ignore[operator]
         assert row.fail_code == 0
@@ -85,8 +91,7 @@ async def test_links_have_affiliate_id_and_sent_sub_ids(subject: Subject, method
 async def test_submit_fault_raises_its_error(
     subject: Subject, method: object, fault: str, error: type[Exception]
 ) -> None:
-    page = await subject.page(ACCOUNT)
-    await portal.open_links_page(page, subject.market)
+    page = await links_page(subject)
     subject.portal.arm(f"submit_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
     with pytest.raises(error):
         await method(page, subject.market, [product()], [])  # type: ignore[operator]
@@ -94,8 +99,7 @@ async def test_submit_fault_raises_its_error(
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
 async def test_reset_of_reused_connection_is_retried(subject: Subject, method: object) -> None:
-    page = await subject.page(ACCOUNT)
-    await portal.open_links_page(page, subject.market)
+    page = await links_page(subject)
     subject.portal.arm("submit_reset", times=1, account=ACCOUNT)
     assert len(await method(page, subject.market, [product()], [])) == 1  # type: ignore[operator]
     assert len(subject.portal.submits) == 2
@@ -105,8 +109,7 @@ async def test_reset_of_reused_connection_is_retried(subject: Subject, method: o
 async def test_product_fault_raises_its_error(
     subject: Subject, fault: str, error: type[Exception]
 ) -> None:
-    page = await subject.page(ACCOUNT)
-    await portal.open_links_page(page, subject.market)
+    page = await links_page(subject)
     assert await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
     subject.portal.arm(f"product_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
     with pytest.raises(MarketplaceFailed) as raised:
@@ -115,8 +118,7 @@ async def test_product_fault_raises_its_error(
 
 
 async def test_human_check_page_sends_no_request(subject: Subject) -> None:
-    page = await subject.page(ACCOUNT)
-    await portal.open_links_page(page, subject.market)
+    page = await links_page(subject)
     await page.goto(f"{subject.market.portal_url}/verify/captcha")
     with pytest.raises(HumanCheck):
         await portal.submit_fetch(page, subject.market, [product()], [])
@@ -127,6 +129,5 @@ async def test_human_check_page_sends_no_request(subject: Subject) -> None:
 
 async def test_alert_is_dismissed(subject: Subject) -> None:
     subject.portal.arm("page_alert", times=1, account=ACCOUNT)
-    page = await subject.page(ACCOUNT)
-    await portal.open_links_page(page, subject.market)
+    page = await links_page(subject)
     assert len(await portal.submit_form(page, subject.market, [product()], [])) == 1

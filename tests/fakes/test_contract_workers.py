@@ -7,24 +7,18 @@ executor and the store are the daemon's.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from pydantic import JsonValue, SecretBytes
 from trio.testing import MockClock
 
-from smartlinkd.crews.catalog.catalog import Catalog
-from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.model import Crew, CrewUser, Feedback, Kickoff
-from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.store.actor import Store
-from smartlinkd.store.model import Execution, Retention, Status
+from smartlinkd.crews.model import Crew, ExecutorLimits
+from smartlinkd.store.model import Status
+from tests.crews.executor.conftest import CrewsDaemon, make_crew
 from tests.fakes.disk import Disk
 from tests.fakes.puppets import Step
 from tests.fakes.threads import threads_in_place
@@ -35,8 +29,6 @@ SOON = 20.0  # seconds
 SHORT = 1.5
 """Seconds within which a process starts, even on a busy machine."""
 GRACE = 1.5  # seconds
-MIB = 2**20
-PUPPET = Path(__file__).with_name("puppet.py")
 BEGUN, DONE, FAILED = "crew_kickoff_started", "crew_kickoff_completed", "crew_kickoff_failed"
 
 
@@ -50,52 +42,14 @@ class Outcome:
     events: list[str]
 
 
-class CrewService:
-    """The daemon's executor and store, for one execution after the other."""
-
-    def __init__(self, folder: Path, crew: Crew) -> None:
-        self.caller = CrewUser(crew.name)
-        self.journal = Store(
-            folder / "journal.db",
-            key=SecretBytes(b"k" * 32),
-            retention=Retention(timedelta(days=1), 1000),
-            synchronous="OFF",
-        )
-
-        async def add(_crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
-            await trio.lowlevel.checkpoint()
-            return len(arguments)
-
-        self.executor = Executor(
-            Catalog({crew.name: crew}),
-            self.journal,
-            tools={"add": add},
-            runs=folder / "runs",
-            on_calls_queued=lambda: None,
-        )
-
-    async def kick_off(self, *script: Step) -> str:
-        kickoff = Kickoff({"script": list(script)})
-        return await self.executor.kickoff(self.caller, kickoff, None)
-
-    async def reaches(self, kickoff_id: str, met: Callable[[Execution], bool]) -> Execution:
-        with trio.fail_after(SOON):
-            async with self.executor.follow(self.caller, kickoff_id, after=0) as following:
-                while not met(found := await self.executor.execution(self.caller, kickoff_id)):
-                    await following.next()
-        return found
-
-    async def outcome(self, kickoff_id: str) -> Outcome:
-        """Wait for the execution's end and return it."""
-        found = await self.reaches(kickoff_id, lambda each: each.state.ended)
-        types: list[str] = []
-        while page := await self.journal.events(kickoff_id, after=len(types), limit=500):
-            types += [each.type for each in page]
-        error = re.sub(r"used [0-9.]+ MiB", "used MANY MiB", found.error or "")
-        return Outcome(found.status.value, error, found.result, types)
-
-
-Scenario = Callable[[CrewService], Awaitable[Any]]
+async def outcome_of(daemon: CrewsDaemon, kickoff_id: str) -> Outcome:
+    """Wait for the execution's end and return it."""
+    found = await daemon.end_of(kickoff_id)
+    types: list[str] = []
+    while page := await daemon.store.events(kickoff_id, after=len(types), limit=500):
+        types += [each.type for each in page]
+    error = re.sub(r"used [0-9.]+ MiB", "used MANY MiB", found.error or "")
+    return Outcome(found.status.value, error, found.result, types)
 
 
 class ScriptRunner:
@@ -107,42 +61,28 @@ class ScriptRunner:
         self._patch = patch
         self._is_fake = is_fake
         self._workers = Workers(folder)
-        self._command: tuple[str, ...] = (str(self._workers.program),)
-        if not is_fake:
-            self._command = (sys.executable, "-I", "-S", str(PUPPET))
-
-    def _crew(self, *, command: tuple[str, ...] = (), deadline: float = SOON) -> Crew:
-        worker = WorkerSettings(
-            command or self._command, {}, memory=256 * MIB, grace=GRACE, max_output=200_000
-        )
-        return Crew(
-            name="c",
-            worker=worker,
-            inputs=(),
-            max_running=2,
-            queue=8,
-            deadline=deadline,
-            human_deadline=SOON,
-            on_restart="fail",
-            users=(),
-            tools=("add",),
-        )
 
     def __call__(self, *script: Step, **crew_options: Any) -> Outcome:
         """Run the script as an execution and return its outcome."""
 
-        async def run(service: CrewService) -> Outcome:
-            return await service.outcome(await service.kick_off(*script))
+        async def run(daemon: CrewsDaemon) -> Outcome:
+            return await outcome_of(daemon, await daemon.kickoff(*script))
 
         outcome: Outcome = self.play(run, **crew_options)
         return outcome
 
-    def play(self, scenario: Scenario, **crew_options: Any) -> Any:
-        """Run the scenario, kill the daemon, and return the scenario's result.
-
-        `crew_options` are the crew's `command` and `deadline`.
-        """
-        crew = self._crew(**crew_options)
+    def play(
+        self,
+        scenario: Callable[[CrewsDaemon], Awaitable[Any]],
+        *,
+        command: tuple[str, ...] = (),
+        deadline: float = SOON,
+    ) -> Any:
+        """Run the scenario, kill the daemon, and return the scenario's result."""
+        if self._is_fake and not command:
+            command = (str(self._workers.program),)
+        crew = make_crew("c", *command, grace=GRACE, deadline=deadline)
+        crew = replace(crew, worker=replace(crew.worker, max_output=200_000))
         before = open_resources()
         with self._patch.context() as patch:
             clock = None
@@ -157,15 +97,13 @@ class ScriptRunner:
         assert list((self._folder / "runs").iterdir()) == []
         return found
 
-    async def _play(self, scenario: Scenario, crew: Crew) -> Any:
+    async def _play(self, scenario: Callable[[CrewsDaemon], Awaitable[Any]], crew: Crew) -> Any:
         async with trio.open_nursery() as world:
             self._workers.nursery = world
-            async with trio.open_nursery() as daemon:
-                service = CrewService(self._folder, crew)
-                await daemon.start(service.journal.run)
-                await daemon.start(service.executor.run)
-                found = await scenario(service)
-                daemon.cancel_scope.cancel()
+            daemon = CrewsDaemon(self._folder, (crew,), (), ExecutorLimits(), None)
+            await world.start(daemon.serve)
+            found = await scenario(daemon)
+            await daemon.kill()
             with trio.move_on_after(SOON):
                 while self._workers.count():  # noqa: ASYNC110 - no event is set
                     await trio.sleep(0.01)
@@ -197,17 +135,13 @@ def test_worker_calls_tool(runner: ScriptRunner) -> None:
 
 
 def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
-    async def answer(service: CrewService) -> Outcome:
-        kickoff_id = await service.kick_off(
+    async def answer(daemon: CrewsDaemon) -> Outcome:
+        kickoff_id = await daemon.kickoff(
             *("started", "task a", "ask a", "hear", "done a", "result good")
         )
-        await service.reaches(
-            kickoff_id, lambda each: each.status is Status.WAITING_FOR_HUMAN_INPUT
-        )
-        await service.executor.resume(
-            service.caller, kickoff_id, Feedback("a", "yes", approved=True)
-        )
-        return await service.outcome(kickoff_id)
+        await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+        await daemon.resume(kickoff_id)
+        return await outcome_of(daemon, kickoff_id)
 
     told = ["task_started", "human_input_requested", "human_feedback_received", "task_completed"]
     assert runner.play(answer) == Outcome("completed", "", "good", [BEGUN, *told, DONE])
@@ -230,6 +164,9 @@ def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
          '{"type": "task_completed", "task_id": "b", "output": "output of b"}'),
         (['part {"type', "exit 0"],
          "the worker broke the protocol: its last line has no newline. It sent: {\"type"),
+        (["close", "hang"],
+         "the worker broke the protocol: it closed its descriptor without `result` or `failed` and "
+         "runs on"),
         (["fill"],
          "the worker was ended because it used MANY MiB of memory, and its crew may use 256.0 MiB "
          "(memory)"),
@@ -290,13 +227,6 @@ def test_stop_escalates_as_needed(runner: ScriptRunner, script: list[Step], how:
     assert late == error(LATE + how, status="timed_out")
 
 
-def test_worker_that_closes_its_connection_is_ended(runner: ScriptRunner) -> None:
-    assert runner("started", "close", "hang") == error(
-        "the worker broke the protocol: it closed its descriptor without `result` or `failed` "
-        "and runs on"
-    )
-
-
 @pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
 def test_children_and_files_of_worker_are_removed(runner: ScriptRunner, end: str) -> None:
     """`ScriptRunner` checks processes, folders and descriptors."""
@@ -305,9 +235,9 @@ def test_children_and_files_of_worker_are_removed(runner: ScriptRunner, end: str
 
 
 def test_killed_daemon_leaves_no_worker(runner: ScriptRunner) -> None:
-    async def leave(service: CrewService) -> None:
-        kickoff_id = await service.kick_off("started", "task a", "deaf", "fork", "stray", "hang")
-        await service.reaches(kickoff_id, lambda each: each.current_task is not None)
+    async def leave(daemon: CrewsDaemon) -> None:
+        kickoff_id = await daemon.kickoff("started", "deaf", "fork", "stray", "log x", "hang")
+        await daemon.hears(kickoff_id, "x")
 
     runner.play(leave)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-D = TypeVar("D")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+D = TypeVar("D", bound="DataclassInstance")
 
 Cell = tuple[str, str]
 Where = str | Iterable[str]
@@ -27,9 +30,13 @@ class Matrix(Generic[D]):
 
     def put(self, faults: Where, phases: Where, what: D | Impossible) -> None:
         """Set these cells. A later call replaces an earlier one."""
-        for fault in [faults] if isinstance(faults, str) else faults:
-            for phase in [phases] if isinstance(phases, str) else phases:
-                self._cells[fault, phase] = what
+        for cell in _cells(faults, phases):
+            self._cells[cell] = what
+
+    def change(self, faults: Where, phases: Where, **different: Any) -> None:
+        """Change these fields of the due outcomes in these possible cells."""
+        for cell in _cells(faults, phases):
+            self._cells[cell] = replace(self.due(cell), **different)
 
     def due(self, cell: Cell) -> D:
         """Return the due outcome of a possible cell."""
@@ -54,3 +61,9 @@ class Matrix(Generic[D]):
         where = list(phases)
         assert self._cells.keys() == {(fault, phase) for fault in faults for phase in where}
         assert all(len(why.split()) > 4 for why in self.impossible.values())
+
+
+def _cells(faults: Where, phases: Where) -> list[Cell]:
+    rows = [faults] if isinstance(faults, str) else faults
+    columns = [phases] if isinstance(phases, str) else list(phases)
+    return [(fault, phase) for fault in rows for phase in columns]

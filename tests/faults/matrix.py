@@ -6,7 +6,7 @@ cell: the next request succeeds, and nothing is left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.cells import Impossible, Matrix
@@ -47,11 +47,9 @@ class Due:
 
 ALL = tuple(PHASES)
 DOWN = ("starting", "restarting")
-BUSY = ("loading", "submitting", "draining")
-WORKING = ("queued", "loading", "submitting", "reading", "draining")
 
 MATRIX = Matrix[Due]()
-put = MATRIX.put
+put, change = MATRIX.put, MATRIX.change
 
 
 def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
@@ -61,26 +59,24 @@ def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
 # The browser has to be replaced.
 
 
-def _browser_fault(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
-    lost = due(502, within=within, restarts=(kind,), unready=True, log=log)
-    put(fault, WORKING, lost)
-    put(fault, ("idle", "disposing", "queued"), replace(lost, statuses=frozenset({502, 503})))
-    put(fault, "reading", replace(lost, statuses=frozenset({200}), data=False))
-    put(fault, DOWN, due(503, restarts=("launch failed",), unready=True, log=down))
-
-
-_ENDED = "launch failed: the connection to the browser has ended"
-_KILLED = "launch failed: Chromium ended at once with signal 9"
 _SILENT = "launch failed: the browser did not answer"
-_browser_fault(
-    "sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED
-)
-_browser_fault("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
-_browser_fault("sigstop", "unresponsive", "restarted: unresponsive:", UNRESPONSIVE, down=_SILENT)
+_BROWSER = {
+    "sigkill": ("crashed", EXIT, " Chromium ended: signal 9"),
+    "websocket_reset": ("disconnected", EXIT, ""),
+    "sigstop": ("unresponsive", UNRESPONSIVE, ""),
+}
+for _fault, (_kind, _within, _log) in _BROWSER.items():
+    _log = f"restarted: {_kind}:{_log}"
+    put(_fault, ALL, due(502, within=_within, restarts=(_kind,), unready=True, log=_log))
+change(_BROWSER, ("idle", "disposing", "queued"), statuses=frozenset({502, 503}))
+change(_BROWSER, "reading", statuses=frozenset({200}), data=False)
 # When the next browser is up, only the work that is on the old one is lost.
-_REFUSED = "links were refused: the browser ended in the midst of it"
-put(("sigkill", "websocket_reset"), "draining", due(502, within=EXIT, log=_REFUSED))
-put("sigstop", "draining", due(502, within=UNRESPONSIVE, log=_REFUSED))
+_LOST_WORK = "links were refused: the browser ended in the midst of it"
+change(_BROWSER, "draining", restarts=(), unready=False, log=_LOST_WORK)
+put(_BROWSER, DOWN, due(503, restarts=("launch failed",), unready=True))
+change("sigkill", DOWN, log="launch failed: Chromium ended at once with signal 9")
+change("websocket_reset", DOWN, log="launch failed: the connection to the browser has ended")
+change("sigstop", DOWN, log=_SILENT)
 
 # A tab has to be replaced.
 

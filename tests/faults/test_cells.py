@@ -10,12 +10,33 @@ import trio
 from trio.testing import MockClock
 
 from tests.faults.matrix import ALL, MATRIX
+from tests.faults.phases import SOON, start_with_page
 from tests.faults.play import CellRun
 from tests.faults.stage import Stage
 from tests.faults.strikes import ARMED, STRIKES
 
 LONGEST = 400.0
 """Seconds on the mock clock: more than any cell takes."""
+_AT_REST: dict[str, Counter[str]] = {}
+"""Measured once a process, as it is the same for all tests."""
+
+
+@pytest.fixture
+async def at_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> Counter[str]:
+    """The tasks of a daemon that has answered one request and waits for the next, by name."""
+    if not _AT_REST:
+        with monkeypatch.context() as patch:
+            (tmp_path / "healthy").mkdir()
+            stage = Stage(tmp_path / "healthy", patch)
+            with trio.fail_after(SOON):
+                async with trio.open_nursery() as nursery:
+                    await start_with_page(stage, nursery)
+                    await trio.sleep(1.0)
+                    _AT_REST["tasks"] = stage.tasks()
+                    stage.stop()
+    return _AT_REST["tasks"]
 
 
 def test_matrix_is_complete() -> None:

@@ -155,6 +155,7 @@ def _seconds(seconds: float, *, reason: str) -> float:
     return seconds
 
 
+@pytest.hookimpl(wrapper=True)
 def _phase(item: pytest.Item) -> Generator[None, Any, Any]:
     signal.signal(signal.SIGALRM, _alarm.ring)
     _alarm.set(limit(item))
@@ -164,19 +165,7 @@ def _phase(item: pytest.Item) -> Generator[None, Any, Any]:
         _alarm.stop()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _phase(item))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _phase(item))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _phase(item))
+pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _phase
 
 
 def pytest_enter_pdb() -> None:

@@ -26,6 +26,12 @@ pytestmark = pytest.mark.chromium
 OWNERS = "SPC_U=4711; SPC_EC=the-session-of-the-owner"
 ATTACKERS = "SPC_U=666; SPC_EC=planted-by-a-page"
 PATHS = ("/api/sync-cookie", "/api/sync-cookie-local")
+BODY = f'{{"cookie": "{ATTACKERS}"}}'
+PLANT: JsonValue = {
+    "method": "POST",
+    "headers": {"Content-Type": "application/json"},
+    "body": BODY,
+}
 
 READ = """
 async (url, how) => {
@@ -88,9 +94,9 @@ async def stored(daemon: Daemon) -> str:
 
 async def request_count(daemon: Daemon, path: str) -> float:
     """Return the number of requests to a path so far, with any answer."""
-    lines = (await daemon.ask("GET", "/metrics")).text.splitlines()
     counted = f'smartlinkd_requests_total{{route="{path}",'
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(counted))
+    metrics = await daemon.metrics()
+    return sum(count for name, count in metrics.items() if name.startswith(counted))
 
 
 async def serve_empty_page(stream: trio.SocketStream) -> None:
@@ -116,12 +122,7 @@ async def test_page_of_the_daemon_reads_and_writes_the_cookie(daemon: Daemon, pa
     read: Any = await page.evaluate(READ, PATHS[0], {})
     assert read[:2] == ["basic", 200]
     assert OWNERS in read[2]
-    how: JsonValue = {
-        "method": "POST",
-        "headers": {"Content-Type": "application/json"},
-        "body": f'{{"cookie": "{ATTACKERS}"}}',
-    }
-    await page.evaluate(READ, PATHS[0], how)
+    await page.evaluate(READ, PATHS[0], PLANT)
     assert await stored(daemon) == ATTACKERS
 
 
@@ -130,18 +131,17 @@ async def test_page_of_another_origin_reads_and_writes_nothing(
     daemon: Daemon, page: Page, strangers_page: str, name: str
 ) -> None:
     await page.goto(strangers_page)
-    json_body = f'{{"cookie": "{ATTACKERS}"}}'
-    ways: list[dict[str, JsonValue]] = [
+    ways: list[Any] = [
         {},
         {"mode": "no-cors"},
         {"credentials": "include"},
         {"method": "HEAD", "mode": "no-cors"},
         # "Simple" requests, which a browser sends without a preflight.
-        {"method": "POST", "mode": "no-cors", "body": json_body},
-        {"method": "POST", "body": json_body, "headers": {"Content-Type": "text/plain"}},
+        {"method": "POST", "mode": "no-cors", "body": BODY},
+        {"method": "POST", "body": BODY, "headers": {"Content-Type": "text/plain"}},
         # Requests with a preflight.
-        {"method": "POST", "body": json_body, "headers": {"Content-Type": "application/json"}},
-        {"method": "PUT", "body": json_body},
+        PLANT,
+        {"method": "PUT", "body": BODY},
         {"headers": {"X-Forwarded-For": "127.0.0.1"}},
     ]
     for path in PATHS:
@@ -153,7 +153,7 @@ async def test_page_of_another_origin_reads_and_writes_nothing(
         for kind in ("script", "img", "iframe", "object", "link"):
             assert await page.evaluate(READ_BY_ELEMENT, url, kind) in ("", "SecurityError")
         before = await request_count(daemon, path)
-        await page.evaluate(SUBMIT, url, "text/plain", f'{json_body[:-1]}, "x": "', '"}')
+        await page.evaluate(SUBMIT, url, "text/plain", f'{BODY[:-1]}, "x": "', '"}')
         await page.evaluate(SUBMIT, url, "application/x-www-form-urlencoded", "cookie", ATTACKERS)
         await page.evaluate(SUBMIT, url, "multipart/form-data", "cookie", ATTACKERS)
         assert await request_count(daemon, path) == before + 3
@@ -169,14 +169,9 @@ async def test_page_whose_name_is_rebound_reads_and_writes_nothing(
     """
     await page.goto(f"http://rebound.localhost:{daemon.port}/docs")
     assert (await page.url()).startswith("http://rebound.localhost")
-    how: JsonValue = {
-        "method": "POST",
-        "headers": {"Content-Type": "application/json"},
-        "body": f'{{"cookie": "{ATTACKERS}"}}',
-    }
     for path in PATHS:
-        for given in ({}, how) if path == PATHS[0] else (how,):
-            read: Any = await page.evaluate(READ, path, given)
+        for how in ({}, PLANT) if path == PATHS[0] else (PLANT,):
+            read: Any = await page.evaluate(READ, path, how)
             assert read[:2] == ["basic", 403], read
             assert "SPC_" not in read[2]
     assert await stored(daemon) == OWNERS

@@ -50,53 +50,50 @@ def statuses(raw: bytes) -> list[int]:
 
 HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+LENGTH = b"Content-Length: 2"
+CHUNKED = b"Transfer-Encoding: chunked"
 CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
+
+
+def post(fields: bytes, body: bytes = b"{}") -> bytes:
+    """Return a login with these header fields and this body."""
+    return POST + fields + b"\r\n\r\n" + body
+
+
 AMBIGUOUS = {
-    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 44\r\n\r\n{}",
-    "two lengths in one line": POST + b"Content-Length: 2, 44\r\n\r\n{}",
-    "a length with a sign": POST + b"Content-Length: +2\r\n\r\n{}",
-    "a length below zero": POST + b"Content-Length: -2\r\n\r\n{}",
-    "a length in hexadecimal": POST + b"Content-Length: 0x2\r\n\r\n{}",
-    "a length with an underscore": POST + b"Content-Length: 0_2\r\n\r\n{}",
-    "a length of other digits": POST + "Content-Length: ٢\r\n\r\n{}".encode(),
-    "an empty length": POST + b"Content-Length: \r\n\r\n{}",
-    "an unknown coding": POST + b"Transfer-Encoding: xchunked\r\n\r\n" + CHUNKS,
-    "chunked and then another": POST + b"Transfer-Encoding: chunked, identity\r\n\r\n" + CHUNKS,
-    "chunked twice": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + CHUNKS,
-    "two codings": POST
-    + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n"
-    + CHUNKS,
-    "a coding with a vertical tab": POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS,
-    "a blank before the colon": POST + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKS,
-    "a blank before a length's colon": POST + b"Content-Length : 2\r\n\r\n{}",
-    "a first field that begins with a blank": POST.replace(b"\r\nHost", b"\r\n Host", 1)
-    + b"Content-Length: 2\r\n\r\n{}",
-    "a NUL in a field": POST + b"Content-Length: 2\r\nX: a\0b\r\n\r\n{}",
-    "a CR in a field": POST + b"Content-Length: 2\r\nX: a\rContent-Length: 44\r\n\r\n{}",
-    "a field without a colon": POST + b"Content-Length: 2\r\nX\r\n\r\n{}",
-    "a field without a name": POST + b"Content-Length: 2\r\n: x\r\n\r\n{}",
-    "a chunk's size with a sign": POST + b"Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n",
-    "a chunk's size in hexadecimal": POST
-    + b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n",
-    "a chunk's size that is none": POST + b"Transfer-Encoding: chunked\r\n\r\n;\r\n{}\r\n0\r\n\r\n",
-    "a chunk's size without end": POST
-    + b"Transfer-Encoding: chunked\r\n\r\n"
-    + b"0" * 40
-    + b"2\r\n{}\r\n0\r\n\r\n",
-    "a chunk that is longer than it says": POST
-    + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx\r\n0\r\n\r\n",
-    "a length and chunks": POST
-    + b"Content-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n"
-    + CHUNKS,
-    "chunks and a length": POST
-    + b"Transfer-Encoding: chunked\r\nContent-Length: 12\r\n\r\n"
-    + CHUNKS,
+    "two lengths": post(LENGTH + b"\r\nContent-Length: 44"),
+    "two lengths in one line": post(b"Content-Length: 2, 44"),
+    "a length with a sign": post(b"Content-Length: +2"),
+    "a length below zero": post(b"Content-Length: -2"),
+    "a length in hexadecimal": post(b"Content-Length: 0x2"),
+    "a length with an underscore": post(b"Content-Length: 0_2"),
+    "a length of other digits": post("Content-Length: ٢".encode()),
+    "an empty length": post(b"Content-Length: "),
+    "an unknown coding": post(b"Transfer-Encoding: xchunked", CHUNKS),
+    "chunked and then another": post(CHUNKED + b", identity", CHUNKS),
+    "chunked twice": post(CHUNKED + b", chunked", CHUNKS),
+    "two codings": post(CHUNKED + b"\r\nTransfer-Encoding: identity", CHUNKS),
+    "a coding with a vertical tab": post(b"Transfer-Encoding: \x0bchunked", CHUNKS),
+    "a blank before the colon": post(b"Transfer-Encoding : chunked", CHUNKS),
+    "a blank before a length's colon": post(b"Content-Length : 2"),
+    "a first field that begins with a blank": post(LENGTH).replace(b"\r\nHost", b"\r\n Host", 1),
+    "a NUL in a field": post(LENGTH + b"\r\nX: a\0b"),
+    "a CR in a field": post(LENGTH + b"\r\nX: a\rContent-Length: 44"),
+    "a field without a colon": post(LENGTH + b"\r\nX"),
+    "a field without a name": post(LENGTH + b"\r\n: x"),
+    "a chunk's size with a sign": post(CHUNKED, b"+2\r\n{}\r\n0\r\n\r\n"),
+    "a chunk's size in hexadecimal": post(CHUNKED, b"0x2\r\n{}\r\n0\r\n\r\n"),
+    "a chunk's size that is none": post(CHUNKED, b";\r\n{}\r\n0\r\n\r\n"),
+    "a chunk's size without end": post(CHUNKED, b"0" * 40 + CHUNKS),
+    "a chunk that is longer than it says": post(CHUNKED, b"2\r\n{}xx\r\n0\r\n\r\n"),
+    "a length and chunks": post(b"Content-Length: 12\r\n" + CHUNKED, CHUNKS),
+    "chunks and a length": post(CHUNKED + b"\r\nContent-Length: 12", CHUNKS),
     "a GET with a length and chunks": HEALTH[:-2]
     + b"Content-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n"
     + CHUNKS,
-    "chunks in HTTP/1.0": POST.replace(b"HTTP/1.1", b"HTTP/1.0")
-    + b"Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
-    + CHUNKS,
+    "chunks in HTTP/1.0": post(b"Connection: keep-alive\r\n" + CHUNKED, CHUNKS).replace(
+        b"HTTP/1.1", b"HTTP/1.0"
+    ),
     "two hosts": HEALTH.replace(b"\r\n\r\n", b"\r\nHost: localhost\r\n\r\n"),
     "no host": HEALTH.replace(b"Host: localhost\r\n", b""),
     "a version of its own": HEALTH.replace(b"HTTP/1.1", b"HTTP/1.1.1"),
@@ -111,20 +108,11 @@ async def test_ambiguous_request_is_refused_with_all_behind_it(daemon: Daemon, n
 
 
 CLEAR = {
-    "the same length twice": (POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
-    "a chunk's extension": (
-        POST + b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n",
-        400,
-    ),
-    "chunks with a trailer": (
-        POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nContent-Length: 44\r\n\r\n",
-        400,
-    ),
+    "the same length twice": (post(LENGTH + b"\r\n" + LENGTH), 400),
+    "a chunk's extension": (post(CHUNKED, b"2;x=y\r\n{}\r\n0\r\n\r\n"), 400),
+    "chunks with a trailer": (post(CHUNKED, CHUNKS[:-2] + b"Content-Length: 44\r\n\r\n"), 400),
     "a body with a GET": (HEALTH[:-2] + b"Content-Length: 5\r\n\r\nhello", 200),
-    "a body that looks like a request": (
-        POST + b"Content-Length: %d\r\n\r\n" % len(SECOND) + SECOND,
-        400,
-    ),
+    "a body that looks like a request": (post(b"Content-Length: %d" % len(SECOND), SECOND), 400),
 }
 
 
@@ -226,8 +214,7 @@ async def valid_requests(daemon: Daemon) -> list[bytes]:
                 body = BODIES.get(path, b'{"cookie": "SPC_EC=1", "links": ["x"], "inputs": {}}')
                 head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             made.append(head.encode() + b"\r\n" + body)
-    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS
-    return [*made, chunked, HEALTH]
+    return [*made, post(CHUNKED, CHUNKS), HEALTH]
 
 
 BODIES = {

@@ -1,14 +1,14 @@
 """The fault matrix of the crews: faults by phases of an execution.
 
-A cell is `Due`, the outcome for the client and the execution, or `Impossible`. `change` takes what
-it is not given from `NORMAL`, the outcome without a fault. `play.py` checks what is due in every
+A cell is `Due`, the outcome for the client and the execution, or `Impossible`. Each cell begins as
+the one of its phase in `NORMAL`, the outcome without a fault. `play.py` checks what is due in every
 cell: the next kickoff succeeds, the bystander completes, and nothing is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from smartlinkd.crews.model import ExecutorLimits
@@ -16,7 +16,7 @@ from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
-from tests.faults.crews.strikes import STARTS, TARGETS, WORKERS
+from tests.faults.crews.strikes import DISK, STARTS, STRIKES, TARGETS, WORKERS
 
 # Seconds on the mock clock.
 MOMENT = 0.2  # only a process or a page is waited for
@@ -92,14 +92,9 @@ NORMAL: dict[str, Due] = {
 }
 
 MATRIX = Matrix[Due]()
-put = MATRIX.put
-
-
-def change(fault: str, phases: str | Iterable[str], **different: Any) -> None:
-    """Put `NORMAL` into these phases, with these differences."""
-    for phase in [phases] if isinstance(phases, str) else phases:
-        put(fault, phase, replace(NORMAL[phase], **different))
-
+put, change = MATRIX.put, MATRIX.change
+for _phase, _due in NORMAL.items():
+    put(STRIKES, _phase, _due)
 
 # Faults of a worker's start.
 
@@ -107,65 +102,61 @@ put(STARTS, AT_WORK, Impossible("its worker was started before, and no other one
 put(STARTS, ("stopping", "draining"), Impossible("its worker was started before it was stopped"))
 put(STARTS, ("ending", "delivering"), Impossible("its worker has ended, and no other one follows"))
 
-
-def _start(fault: str, error: str, *, phases: Iterable[str] = (*TO_COME, "starting")) -> None:
-    log = f"execution {{id}} ended as error: .*{error}"
-    change(fault, phases, ends=["error"], error=error, log=log)
-
-
-_start("program_gone", "could not be started: .*No such file")
-_start("not_executable", "could not be started: .*Permission denied")
-_start("no_process", "could not be started: .*Too many open files", phases=TO_COME)
-_start("no_folder", "could not be started: .*Permission denied", phases=TO_COME)
-_start("ends_at_once", "exited with code 3 without a result; its last words: out of luck")
-for _fault in ("no_process", "no_folder"):
-    put(_fault, "starting", Impossible("its reaper and its folder are there already"))
-for _fault in ("no_process", "no_folder"):
-    # The bystander is started in that time, too.
-    put(
-        _fault, "restarting", replace(MATRIX.due((_fault, "restarting")), bystander_completes=False)
-    )
-_SILENT: dict[str, Any] = {
-    "ends": ["timed_out"],
-    "by": DEADLINE + GRACE + RESTARTED,
-    "error": "ended at SIGTERM",
-    "log": f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
+_NOT_STARTED = {
+    "program_gone": "could not be started: .*No such file",
+    "not_executable": "could not be started: .*Permission denied",
+    "no_process": "could not be started: .*Too many open files",
+    "no_folder": "could not be started: .*Permission denied",
+    "ends_at_once": "exited with code 3 without a result; its last words: out of luck",
 }
-change("says_nothing", TO_COME, **_SILENT)
-change("says_nothing", "starting", seconds=DEADLINE + GRACE, **_SILENT)
+for _fault, _error in _NOT_STARTED.items():
+    _log = f"execution {{id}} ended as error: .*{_error}"
+    change(_fault, (*TO_COME, "starting"), ends=["error"], error=_error, log=_log)
+_MACHINE = ("no_process", "no_folder")
+put(_MACHINE, "starting", Impossible("its reaper and its folder are there already"))
+change(_MACHINE, "restarting", bystander_completes=False)  # it is started in that time, too
+change(
+    "says_nothing",
+    (*TO_COME, "starting"),
+    ends=["timed_out"],
+    by=DEADLINE + GRACE + RESTARTED,
+    error="ended at SIGTERM",
+    log=f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
+)
+change("says_nothing", "starting", seconds=DEADLINE + GRACE)
 
 # Faults of a running worker.
 
 put(WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
 put(WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
 
-
-def _worker(fault: str, end: str, error: str, *, within: float = CONVERTED, log: str = "") -> None:
-    named = log or f"execution {{id}} ended as {end}: .*{error}"
-    for phase in AT_WORK:
-        change(fault, phase, seconds=within, ends=[end], by=within, error=error, log=named)
-    # The status stays `stopped`, however the worker ends.
-    change(fault, ("stopping", "draining"), error="")
-
-
 _BROKE = "broke the protocol: "
-_worker("exits", "error", "exited with code 3 without a result; its last words: its last words")
-_worker("fails", "error", "no idea")
-_worker("crashes", "error", "ended by signal 11")
-_worker("uses_memory", "error", "it used 1025.0 MiB of memory")
-_worker("hangs", "timed_out", f"than the {DEADLINE:g} s .* was killed", within=CUT_OFF)
-_worker("sigstopped", "timed_out", f"than the {DEADLINE:g} s .* was killed", within=CUT_OFF)
-_worker("floods_messages", "error", f"{_BROKE}an execution's messages may have 1048576 bytes")
-_worker("garbage", "error", f"{_BROKE}a line is not valid JSON")
-_worker("too_large", "error", f"{_BROKE}a line may have 1048576 bytes")
-_worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=GRACE + MOMENT)
-_worker("dies_with_children", "error", "exited with code 3 without a result")
-_worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
-_worker("reaper_killed", "error", "may still be running", log="left over: its reaper was killed")
-for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
-    change(_fault, (*AT_WORK, "stopping", "draining"), error="")
+_LATE = f"than the {DEADLINE:g} s .* was killed"
+_WORKER_ENDS = {
+    "exits": ("error", "exited with code 3 without a result; its last words: its last words"),
+    "fails": ("error", "no idea"),
+    "crashes": ("error", "ended by signal 11"),
+    "uses_memory": ("error", "it used 1025.0 MiB of memory"),
+    "hangs": ("timed_out", _LATE),
+    "sigstopped": ("timed_out", _LATE),
+    "floods_messages": ("error", f"{_BROKE}an execution's messages may have 1048576 bytes"),
+    "garbage": ("error", f"{_BROKE}a line is not valid JSON"),
+    "too_large": ("error", f"{_BROKE}a line may have 1048576 bytes"),
+    "closes_its_line": ("error", f"{_BROKE}it closed its descriptor"),
+    "dies_with_children": ("error", "exited with code 3 without a result"),
+    "killed": ("error", "ended by signal 9 .Killed., which this daemon did not send"),
+    "reaper_killed": ("error", "may still be running"),
+}
+for _fault, (_end, _error) in _WORKER_ENDS.items():
+    _log = f"execution {{id}} ended as {_end}: .*{_error}"
+    change(_fault, AT_WORK, ends=[_end], error=_error, log=_log, seconds=CONVERTED, by=CONVERTED)
+change(("hangs", "sigstopped"), AT_WORK, seconds=CUT_OFF, by=CUT_OFF)
+change("closes_its_line", AT_WORK, seconds=GRACE + MOMENT, by=GRACE + MOMENT)
+change("reaper_killed", AT_WORK, log="left over: its reaper was killed")
 # The result stays valid, and the client gets it at once.
 change("lingers", AT_WORK, log=f"does not end within {GRACE:g} s of its last message")
+# The status stays `stopped`, however the worker ends.
+change(WORKERS, ("stopping", "draining"), error="")
 
 # The receiver of webhook calls.
 
@@ -198,100 +189,74 @@ put(
     ("idle", "delivering", "draining"),
     Impossible("a request in this phase is answered at once"),
 )
-change("clock_ahead", ALL)
-change("clock_back", ALL)
 # These calls are due an hour ahead by the set clock, and wait until it is right again.
 change("clock_back", ("ending", "delivering"), called=WebhookLimits().longest_sleep_s + CALLED)
 
 # The disk.
 
-_LOCKED = "another program holds it locked .database is locked"
-change("db_locked", ALL, seconds=BUSY + HELD_UP, by=BUSY + HELD_UP, log=_LOCKED)
-change("db_full", ALL, seconds=HELD_UP, by=HELD_UP, log="the disk of .* is full")
-change("db_fails", ALL, seconds=HELD_UP, by=HELD_UP, log="its disk reports an error .disk I/O")
-change("db_gone", ALL, seconds=HELD_UP, by=HELD_UP, log="its file was removed, or moved away$")
-_REFUSED = {"db_locked": BUSY, "db_full": MOMENT, "db_fails": MOMENT, "db_gone": MOMENT}
-for _fault, _within in _REFUSED.items():
-    for _phase in ("idle", "storing"):
-        _due = MATRIX.due((_fault, _phase))
-        put(_fault, _phase, replace(_due, statuses=[503], seconds=_within))
+_FAILING = ("db_full", "db_fails", "db_gone")
+change("db_locked", ALL, seconds=BUSY + HELD_UP, by=BUSY + HELD_UP)
+change("db_locked", ALL, log="another program holds it locked .database is locked")
+change(_FAILING, ALL, seconds=HELD_UP, by=HELD_UP)
+change("db_full", ALL, log="the disk of .* is full")
+change("db_fails", ALL, log="its disk reports an error .disk I/O")
+change("db_gone", ALL, log="its file was removed, or moved away$")
+change("db_locked", ("idle", "storing"), statuses=[503], seconds=BUSY)
+change(_FAILING, ("idle", "storing"), statuses=[503], seconds=MOMENT)
 # It depends on whether the executor runs again before the lock is released.
-_due = MATRIX.due(("db_locked", "restarting"))
-put("db_locked", "restarting", replace(_due, statuses=[200, 503]))
-for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor runs again
-    _due = MATRIX.due((_fault, "restarting"))
-    put(_fault, "restarting", replace(_due, statuses=[503]))
+change("db_locked", "restarting", statuses=[200, 503])
+change(_FAILING, "restarting", statuses=[503])  # as soon as the executor runs again
 # So many writes are under way then.
-for _fault in ("db_fails", "db_gone"):
-    for _phase, _records in (("ending", 2), ("delivering", 2), ("restarting", 3)):
-        put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=_records))
+change(("db_fails", "db_gone"), ("ending", "delivering"), records=2)
+change(("db_fails", "db_gone"), "restarting", records=3)
 change("db_slow", ALL, seconds=SLOWLY, by=SLOWLY)
-change("db_slow", "restarting", statuses=[200, 503], seconds=PATIENCE, by=SLOWLY)
-# The file is not used in this phase, and the fault is over at the next start.
-for _fault in ("db_locked", "db_full", "db_fails", "db_slow", "db_damaged", "db_gone"):
-    change(_fault, "draining")
-
-_ENDED = {
-    "ends_daemon": True,
-    "escalates": True,
-    "restarts": (),
-    "log": "journal failed: UnusableStore.*is damaged",
-    "by": GIVEN_UP,
-    "seconds": GIVEN_UP,
-    "called": GIVEN_UP,
-}
-change("db_damaged", ("idle", "storing", "queued", "restarting"), statuses=[503], **_ENDED)
-change("db_damaged", "delivering", statuses=[200, 503], **_ENDED)
+change("db_slow", "restarting", statuses=[200, 503], seconds=PATIENCE)
 change(
     "db_damaged",
-    ("starting", *AT_WORK, "stopping", "ending"),
+    ALL,
     statuses=[503],
-    ends=["interrupted"],
-    error=INTERRUPTED,
-    **_ENDED,
+    ends_daemon=True,
+    escalates=True,
+    restarts=(),
+    log="journal failed: UnusableStore.*is damaged",
+    by=GIVEN_UP,
+    seconds=GIVEN_UP,
+    called=GIVEN_UP,
 )
+change("db_damaged", "delivering", statuses=[200, 503])
+_INTERRUPTED: dict[str, Any] = {"ends": ["interrupted"], "error": INTERRUPTED}
+change("db_damaged", ("starting", *AT_WORK, "stopping", "ending"), **_INTERRUPTED)
+# The file is not used in this phase, and the fault is over at the next start.
+put(DISK, "draining", NORMAL["draining"])
 
 # The service manager.
 
-_STOPPED: dict[str, Any] = {"ends_daemon": True, "restarts": (), "by": GRACE + MOMENT}
-_LEFT = {"ends": ["interrupted"], "error": INTERRUPTED, "log": LEFT}
-change("sigterm", ALL, **_STOPPED)
+_SIGNALS = ("sigterm", "sigkill")
+change(_SIGNALS, ALL, ends_daemon=True, restarts=(), by=GRACE + MOMENT)
+change(_SIGNALS, ("starting", *AT_WORK), **_INTERRUPTED, log=LEFT)
+change("sigterm", "idle", statuses=[0])
+change("sigterm", ("storing", "restarting"), seconds=RESTARTED, ends=["completed", "interrupted"])
 put("sigterm", "draining", Impossible("it is being stopped already, by just that"))
-change("sigterm", "idle", statuses=[0], **_STOPPED)
-change("sigterm", ("starting", *AT_WORK), **{**_STOPPED, **_LEFT})
-for _phase in ("storing", "restarting"):
-    change("sigterm", _phase, seconds=RESTARTED, ends=["completed", "interrupted"], **_STOPPED)
-
-change("sigkill", ALL, statuses=[0], **_STOPPED)
-_CUT = {**_STOPPED, **_LEFT, "statuses": [0]}
-change("sigkill", ("starting", *AT_WORK, "stopping", "ending"), **_CUT)
-change("sigkill", "draining", statuses=[0])
+change("sigkill", ALL, statuses=[0])
+change("sigkill", ("stopping", "ending"), **_INTERRUPTED, log=LEFT)
 
 # A bug in a part.
 
-_WITH_JOURNAL = (("journal", 1), *EXECUTOR_RESTARTS)
-_FAILED: dict[str, Any] = {"seconds": 2 * RESTARTED, "by": 2 * RESTARTED}
-for _part, _fault, _restarts in (
-    ("journal", "journal_fails", _WITH_JOURNAL),
-    ("executor", "executor_fails", EXECUTOR_RESTARTS),
-):
-    _bug: dict[str, Any] = {
-        **_FAILED,
-        "restarts": _restarts,
-        "log": f"{_part} failed: Failed",
-    }
-    change(_fault, ALL, **_bug)
-    change(_fault, ("idle", "storing"), statuses=[200, 503], **_bug)
-    _stored = {**_bug, "statuses": [200, 503], "by": ExecutorLimits().last_write_s + RESTARTED}
-    change(_fault, "storing", **_stored, ends=["completed", "interrupted"])
-    _left = {**_bug, "ends": ["interrupted"], "error": INTERRUPTED}
-    change(_fault, ("starting", *AT_WORK), **_left)
-    # The restart loses the stop.
-    _recorded = ExecutorLimits().last_write_s if _part == "journal" else 0.0  # the last write fails
-    change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + _recorded + RESTARTED})
-    # No client is told that the end is stored; a waiting one sees it when its wait times out.
-    change(_fault, "ending", **{**_bug, "seconds": WATCH})
-    change(_fault, "draining")
+_BUGS = ("journal_fails", "executor_fails")
+_LAST_WRITE = ExecutorLimits().last_write_s
+change(_BUGS, ALL, seconds=2 * RESTARTED, by=2 * RESTARTED)
+change("journal_fails", ALL, restarts=(("journal", 1), *EXECUTOR_RESTARTS))
+change("journal_fails", ALL, log="journal failed: Failed")
+change("executor_fails", ALL, restarts=EXECUTOR_RESTARTS, log="executor failed: Failed")
+change(_BUGS, ("idle", "storing"), statuses=[200, 503])
+change(_BUGS, "storing", by=_LAST_WRITE + RESTARTED, ends=["completed", "interrupted"])
+change(_BUGS, ("starting", *AT_WORK, "stopping"), **_INTERRUPTED)
+# The restart loses the stop.
+change("journal_fails", "stopping", statuses=[503], by=GRACE + _LAST_WRITE + RESTARTED)
+change("executor_fails", "stopping", statuses=[503], by=GRACE + RESTARTED)
+# No client is told that the end is stored; a waiting one sees it when its wait times out.
+change(_BUGS, "ending", seconds=WATCH)
+put(_BUGS, "draining", NORMAL["draining"])
 put("executor_fails", "restarting", Impossible("it has failed already, and is not there"))
 change("webhooks_fail", ALL, restarts=(("webhooks", 1),), log="webhooks failed: Failed")
 put("webhooks_fail", "restarting", Impossible("they went down with the executor"))
