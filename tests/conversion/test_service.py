@@ -52,16 +52,6 @@ async def test_source_without_cookies_gets_no_cookie(
     assert "open api" in (await service.status()).accounts
 
 
-async def test_product_data_without_a_cookie_lists_no_other_account(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    fakes.products.needs_cookie = False
-    service = await fakes.open()
-    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert [cookie for cookie, _, _ in fakes.products.reads] == [None]
-    assert list((await service.status()).accounts) == ["1001"]
-
-
 async def test_long_links_are_parsed_on_a_thread_and_short_ones_are_not(
     fakes: Fakes, no_thread: Shortage
 ) -> None:

@@ -202,26 +202,25 @@ async def convert(slow: Fakes, *numbers: int) -> None:
     await slow.convert(*(slow.link(number) for number in numbers))
 
 
-async def test_wait_submit_and_products_are_timed(slow: Fakes, autojump_clock: MockClock) -> None:
-    service = await slow.open()
-    await convert(slow, 1)
-    assert observed(service.timings.wait) == {"done": (1, 0)}
-    assert observed(service.timings.submit) == {"done": (1, SUBMIT)}
-    assert observed(service.timings.products) == {"done": (1, READ)}
-
-
-async def test_refusals_are_timed_by_their_kind(slow: Fakes, autojump_clock: MockClock) -> None:
+async def test_waits_submits_and_reads_are_timed_by_their_outcome(
+    slow: Fakes, autojump_clock: MockClock
+) -> None:
     slow.links.script = [UpstreamFailed("no")]
     slow.products.script[2] = UpstreamFailed("no")
     service = await slow.open()
     with pytest.raises(UpstreamFailed):
         await convert(slow, 1)
-    await convert(slow, 2)
+    for number in (2, 3):
+        await convert(slow, number)
+    assert observed(service.timings.wait) == {"done": (3, 0)}
     assert observed(service.timings.submit) == {
         "UpstreamFailed": (1, SUBMIT),
-        "done": (1, SUBMIT),
+        "done": (2, 2 * SUBMIT),
     }
-    assert observed(service.timings.products) == {"UpstreamFailed": (1, READ)}
+    assert observed(service.timings.products) == {
+        "UpstreamFailed": (1, READ),
+        "done": (1, READ),
+    }
 
 
 async def test_links_are_counted_by_code(slow: Fakes, autojump_clock: MockClock) -> None:

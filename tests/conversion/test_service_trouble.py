@@ -87,18 +87,6 @@ async def test_missing_row_is_a_bug_that_ends_the_service(
 # Deadlines
 
 
-async def test_submit_silent_until_the_deadline_has_failed(
-    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await fakes.open(timeout_s=PATIENCE, chunk=1)
-    fakes.links.script = [fakes.silent]
-    asked = ask(lambda: fakes.convert(fakes.link(1), fakes.link(2)))
-    await trio.sleep(2 * PATIENCE)
-    assert isinstance(asked.refusal, UpstreamFailed)
-    assert asked.at == PATIENCE
-    assert len(fakes.links.cut) == 1
-
-
 async def test_links_made_by_the_deadline_are_answered(
     fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:

@@ -115,7 +115,9 @@ def test_change_to_none_clears_the_field(
     assert known(store, execution_id) == before
 
 
-def test_tasks_are_added_in_their_order(store: StoreDatabase, create: Create) -> None:
+def test_tasks_are_added_in_their_order_and_dropped_by_another_run(
+    store: StoreDatabase, create: Create
+) -> None:
     execution_id = create()
     first = TaskRecord("t1", "scout", "Scout", "find", "links", "found", {"n": 1}, 1.5)
     record(store, execution_id, new_tasks=[first])
@@ -125,13 +127,6 @@ def test_tasks_are_added_in_their_order(store: StoreDatabase, create: Create) ->
 
     assert execution.tasks == (first, TaskRecord("t2"), TaskRecord("t3"))
     assert execution.completed_tasks == 3
-
-
-def test_execution_that_runs_again_has_only_its_new_tasks(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create()
-    record(store, execution_id, new_tasks=[TaskRecord("t1"), TaskRecord("t2")])
 
     again = [TaskRecord("t1", "anew")]
     record(store, execution_id, status=Status.PENDING, drop_tasks=True, new_tasks=again)
