@@ -13,11 +13,12 @@ from smartlinkd.conversion.schemas import FailureEntry, LinkResult
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
+from tests.conversion.conftest import Fakes
 from tests.fakes.scrape import counted, observed
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, Fakes, NewFakes
+    from tests.conversion.conftest import Ask
     from tests.every_step.driver import AtEveryStep
     from tests.every_step.strike import Strike
 
@@ -117,13 +118,10 @@ async def assert_nothing_is_left(fakes: Fakes, before: int) -> None:
 @pytest.mark.parametrize("company", [0, 2])
 @pytest.mark.parametrize("remember", [0.0, 100.0], ids=["forgetting", "remembering"])
 def test_client_leaves_at_every_step_and_nothing_is_left(
-    at_every_step: AtEveryStep,
-    new_fakes: NewFakes,
-    company: int,
-    remember: float,
+    at_every_step: AtEveryStep, company: int, remember: float
 ) -> None:
     async def scenario(strike: Strike) -> None:
-        fakes = new_fakes()
+        fakes = Fakes()
         right = prepare(fakes)
         answers: list[dict[str, LinkResult]] = []
 
@@ -151,10 +149,10 @@ def test_client_leaves_at_every_step_and_nothing_is_left(
 
 
 def test_service_that_ends_at_every_step_leaves_nobody_waiting(
-    at_every_step: AtEveryStep, new_fakes: NewFakes
+    at_every_step: AtEveryStep,
 ) -> None:
     async def scenario(strike: Strike) -> None:
-        fakes = new_fakes()
+        fakes = Fakes()
         right = prepare(fakes)
         service = fakes.make(chunk=2, timeout_s=30.0)
         answers: list[dict[str, LinkResult]] = []

@@ -290,6 +290,7 @@ def test_json_of_each_kind_of_extension_is_read() -> None:
         {"cookies": [each | playwright for each in LOGIN], "origins": []},
         {"url": "https://affiliate.shopee.vn", "cookies": LOGIN},
         [each | {"expiry": int(LATER)} for each in LOGIN],
+        [entry("SPC_EC", "x", ".SHOPEE.VN"), entry("SPC_ST", "y", "https://shopee.vn/")],
         [{key.title(): value for key, value in each.items()} for each in LOGIN],
     ]
     texts = [json.dumps(form) for form in forms]
@@ -310,18 +311,6 @@ def test_cookie_of_another_domain_is_not_taken(domain: str) -> None:
     foreign = [entry("SPC_EC", SECRET, domain), entry("session", SECRET, domain)]
     assert read(export(*foreign, *LOGIN)) == "SPC_EC=x; SPC_ST=y"
     assert "the export holds no unexpired cookie of" in refusal(export(*foreign))
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [
-        *("shopee.vn", ".shopee.vn", ".SHOPEE.VN", "https://shopee.vn/"),
-        *("affiliate.shopee.vn", ".affiliate.shopee.vn", "banhang.shopee.vn"),
-    ],
-)
-def test_cookie_of_shop_or_portal_is_taken(domain: str) -> None:
-    bank = entry("session", SECRET, "bank.example")
-    assert read(export(bank, entry("SPC_EC", "x", domain))) == "SPC_EC=x"
 
 
 @pytest.mark.parametrize("key", ["host", "Host_Key", "url", "Domain"])

@@ -309,15 +309,11 @@ def test_answer_without_product_is_none(found: object) -> None:
     ("error", "status", "found"),
     [
         (SessionLost, 401, {"code": 401}),
-        (SessionLost, 403, {"code": 403}),
         (SessionLost, 200, {"is_login": False, "error": 90309999}),
-        (SessionLost, 200, {"1": False, "2": False, "5": 90309999}),
         (ProductsRefused, 429, {"code": 429}),
         (ProductsRefused, 302, {}),
         *((HumanCheck, status, {"error": 90309999}) for status in (200, 403, 429)),
         (PortalDown, 500, {}),
-        (PortalDown, 404, {}),
-        (PortalDown, 200, []),
         (PortalDown, 200, {"code": 10001, "data": None}),
     ],
 )

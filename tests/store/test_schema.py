@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import stat
@@ -103,15 +102,6 @@ def test_missing_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "journal.db"
 
     with pytest.raises(UnusableStore, match=rf"{path} cannot be used .*its folder"):
-        open_file(path)
-
-
-def test_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(NoRoomToOpen, match=f"{path}: its disk is full; make room"):
         open_file(path)
 
 
