@@ -13,6 +13,7 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import Cookie, parse_cookie
+from tests.conversion.conftest import RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")
 OF_1001 = parse_cookie("SPC_U=1001; SPC_EC=x")
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 OF_2002 = parse_cookie("SPC_U=2002; SPC_EC=first")
 
 NAME = COOKIE.account

@@ -16,14 +16,13 @@ from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import NotALink
 from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.threads import NoThread
-from smartlinkd.vault.cookie import parse_cookie
+from tests.conversion.conftest import COOKIE, RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
     from tests.shortage import Shortage
 
 DAY = 86_400.0
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 
 
 async def test_missing_long_link_is_the_short_link(fakes: Fakes, autojump_clock: MockClock) -> None:
@@ -177,9 +176,6 @@ async def test_link_asked_as_its_submit_ends_is_not_submitted_again(
     await trio.sleep(5)
     assert asked.answer[fakes.link(1)] == fakes.entry(1)
     assert fakes.links.submitted == [{1}]
-
-
-COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 
 
 async def refused(fakes: Fakes) -> None:

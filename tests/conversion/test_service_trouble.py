@@ -12,11 +12,11 @@ from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
+from tests.conversion.conftest import RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
 
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 FOREIGN = "https://example.org/a-thing-i.7.1"
 PATIENCE = 60.0
