@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
@@ -101,7 +102,8 @@ def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(
     assert (execution.result, execution.result_json, execution.error) == ("half", [1], "none yet")
 
     names = ("started_at", "current_task", "total_tasks", "last_step", "result", "result_json")
-    record(store, execution_id, status=Status.PENDING, error=None, **dict.fromkeys(names))
+    cleared: dict[str, Any] = dict.fromkeys(names)
+    record(store, execution_id, status=Status.PENDING, error=None, **cleared)
     assert known(store, execution_id) == before
 
 
