@@ -309,9 +309,6 @@ class Fakes:
         return [entry.fail_code for entry in entries.values()]
 
 
-NewFakes = Callable[[], Fakes]
-
-
 def make_queue(
     submit: Submit, nursery: trio.Nursery, *, chunk: int = 3, account: Account | None = None
 ) -> AccountQueue:
@@ -362,12 +359,6 @@ def queue(links: FakeLinks, nursery: trio.Nursery) -> AccountQueue:
 @pytest.fixture
 def fakes(nursery: trio.Nursery) -> Fakes:
     return Fakes(nursery)
-
-
-@pytest.fixture
-def new_fakes() -> NewFakes:
-    """For a test that needs several, one after the other."""
-    return Fakes
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import Cookie, parse_cookie
+from tests.conversion.conftest import RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")
 OF_1001 = parse_cookie("SPC_U=1001; SPC_EC=x")
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 OF_2002 = parse_cookie("SPC_U=2002; SPC_EC=first")
 
 NAME = COOKIE.account
@@ -197,9 +197,6 @@ async def test_account_is_paused_as_soon_as_a_check_is_reported(
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(2))
     assert len(fakes.links.submits) == 1
-    await fakes.convert(fakes.link(2), cookie=OF_2002)
-    assert await fakes.service.clear_accounts() == 1
-    await fakes.convert(fakes.link(2))
 
 
 async def test_check_of_a_replaced_cookie_pauses_nobody(fakes: Fakes) -> None:

@@ -60,17 +60,22 @@ async def test_waiting_links_are_merged_up_to_the_chunk(
     assert [one.at for one in asked] == [2, 2, 2, 3, 3, 3, 4]
 
 
-async def test_other_sub_ids_are_another_submit_in_their_turn(
+async def test_other_sub_ids_or_cookie_are_another_submit_in_their_turn(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
     await wait_all_tasks_blocked()
-    for number, sub_ids in [(2, ("a",)), (3, ("b",)), (4, ("a",)), (5, ("b",))]:
-        take(number, sub_ids)
+    kinds: list[tuple[tuple[str, ...], Cookie]] = [
+        (("a",), COOKIE),
+        (("b",), COOKIE),
+        (("b",), RENEWED),
+    ]
+    for number, kind in enumerate(kinds * 2, start=2):
+        take(number, *kind)
         await wait_all_tasks_blocked()
     await trio.sleep(5)
-    assert links.submitted == [{1}, {2, 4}, {3, 5}]
-    assert [submit.sub_ids for submit in links.submits] == [(), ("a",), ("b",)]
+    assert links.submitted == [{1}, {2, 5}, {3, 6}, {4, 7}]
+    assert [(submit.sub_ids, submit.cookie) for submit in links.submits[1:]] == kinds
 
 
 async def test_link_that_waited_longest_goes_before_a_larger_submit(
@@ -84,21 +89,6 @@ async def test_link_that_waited_longest_goes_before_a_larger_submit(
         take(number)
     await trio.sleep(5)
     assert links.submitted == [{1}, {2}, {3, 4, 5}]
-
-
-async def test_other_cookie_of_the_account_is_another_submit(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    take(1)
-    await wait_all_tasks_blocked()
-    take(2, cookie=RENEWED)
-    take(3)
-    await trio.sleep(5)
-    assert [(submit.cookie, submit.items) for submit in links.submits] == [
-        (COOKIE, {1}),
-        (RENEWED, {2}),
-        (COOKIE, {3}),
-    ]
 
 
 # Leaving

@@ -71,22 +71,9 @@ async def write_out(pauses: PauseStore) -> None:
         pauses.stop()
 
 
-async def test_pauses_are_there_at_the_next_start(tmp_path: Path) -> None:
-    first = PauseStore(tmp_path)
-    assert first.loaded == ()
-    first.keep([ONE, OTHER])
-    await write_out(first)
-    second = PauseStore(tmp_path)
-    assert second.loaded == (ONE, OTHER)
-    second.keep([])
-    await write_out(second)
-    assert PauseStore(tmp_path).loaded == ()
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-
-
 @pytest.mark.usefixtures("quick_disk")
 async def test_pause_is_written_while_the_daemon_runs(
-    tmp_path: Path, nursery: trio.Nursery
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     pauses = PauseStore(tmp_path)
     await nursery.start(pauses.run)
@@ -225,9 +212,7 @@ async def test_next_daemon_goes_on_with_a_pause(
     assert PauseStore(tmp_path).loaded == ()
 
 
-async def test_mark_that_a_pause_was_notified_is_kept(
-    tmp_path: Path,
-) -> None:
+async def test_mark_that_a_pause_was_notified_is_kept(tmp_path: Path) -> None:
     first = PauseStore(tmp_path)
     first.keep([ONE, OTHER])
     first.mark_notified("1001", OTHER.since)  # of another pause of its

@@ -20,12 +20,12 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.vault.cookie import parse_cookie
+from smartlinkd.vault.cookie import Cookie, parse_cookie
+from tests.conversion.conftest import COOKIE, RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Fakes
 
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 REST = 900.0
 
 
@@ -39,7 +39,9 @@ async def test_data_is_read_for_converted_links_alone(
     assert fakes.products.items == [int(made[-1])]
 
 
-async def test_slow_data_is_null_after_its_time(fakes: Fakes, autojump_clock: MockClock) -> None:
+async def test_silent_data_is_null_after_its_time_and_not_asked_for_again_at_once(
+    fakes: Fakes, autojump_clock: MockClock
+) -> None:
     fakes.products.script = {1: fakes.silent}
     await fakes.open()
     entries = await fakes.convert(fakes.link(1), fakes.link(2))
@@ -49,20 +51,10 @@ async def test_slow_data_is_null_after_its_time(fakes: Fakes, autojump_clock: Mo
     }
     assert trio.current_time() == 1 + READ_WITHIN
     assert fakes.products.cut == [1]
-
-
-async def test_silent_source_is_not_asked_again_at_once(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    """However long it would have been waited for by itself."""
-    fakes.products.script = {1: fakes.silent}
-    await fakes.open()
-    await fakes.convert(fakes.link(1))
     fakes.products.script = {}
-    before = trio.current_time()
-    assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2, data=False)}
-    assert trio.current_time() - before == 1
-    assert fakes.products.items == [1]
+    assert await fakes.convert(fakes.link(3)) == {fakes.link(3): fakes.entry(3, data=False)}
+    assert trio.current_time() == 1 + READ_WITHIN + 1
+    assert sorted(fakes.products.items) == [1, 2]
     await trio.sleep(ConversionLimits().silence_pause_s)
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
 
@@ -112,25 +104,19 @@ async def test_refusal_of_data_stops_reading_for_a_while(
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
 
 
-async def test_refusal_of_data_stops_the_reads_that_wait(
-    fakes: Fakes, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("at_once", "others", "cut"), [(1, ProductsRefused("no"), []), (3, 5.0, [2, 3])]
+)
+async def test_refusal_of_data_ends_the_reads_that_run_or_wait(
+    fakes: Fakes, autojump_clock: MockClock, at_once: int, others: Refused | float, cut: list[int]
 ) -> None:
-    fakes.products.at_once = 1
-    fakes.products.script = {number: ProductsRefused("no") for number in (1, 2, 3)}
+    fakes.products.at_once = at_once
+    fakes.products.script = {1: ProductsRefused("no"), 2: others, 3: others}
     await fakes.open()
     entries = await fakes.convert(*map(fakes.link, (1, 2, 3)))
     assert entries == {fakes.link(n): fakes.entry(n, data=False) for n in (1, 2, 3)}
-    assert len(fakes.products.reads) == 1
-
-
-async def test_refusal_of_data_ends_the_reads_that_run(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    fakes.products.script = {1: ProductsRefused("no"), 2: 5.0, 3: 5.0}
-    await fakes.open()
-    entries = await fakes.convert(*map(fakes.link, (1, 2, 3)))
-    assert entries == {fakes.link(n): fakes.entry(n, data=False) for n in (1, 2, 3)}
-    assert sorted(fakes.products.cut) == [2, 3]
+    assert sorted(fakes.products.cut) == cut
+    assert len(fakes.products.reads) == at_once
 
 
 async def test_refusal_of_data_is_for_one_account_until_the_owner_ends_it(
@@ -163,11 +149,6 @@ async def test_human_check_at_data_pauses_account_and_keeps_links(
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(3))
     assert len(fakes.links.submits) == 1
-    await service.note_synced_cookie(fakes.cookie, None)
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(3))
-    await service.note_synced_cookie(RENEWED, None)
-    assert await fakes.codes(fakes.link(3), cookie=RENEWED) == [0]
 
 
 # SingleFlight and remembered
@@ -185,22 +166,15 @@ async def test_data_is_remembered_for_ten_minutes(fakes: Fakes, autojump_clock: 
     assert len(fakes.products.reads) == 2
 
 
-async def test_data_of_one_cookie_is_not_given_to_another(
-    fakes: Fakes, autojump_clock: MockClock
+@pytest.mark.parametrize(("needs_cookie", "reads"), [(True, [COOKIE, RENEWED]), (False, [None])])
+async def test_data_of_one_cookie_is_another_cookies_only_if_the_source_needs_none(
+    fakes: Fakes, autojump_clock: MockClock, needs_cookie: bool, reads: list[Cookie | None]
 ) -> None:
-    await fakes.open()
-    for cookie in (fakes.cookie, RENEWED):
-        await fakes.convert(fakes.link(1), cookie=cookie)
-    assert [cookie for cookie, _, _ in fakes.products.reads] == [fakes.cookie, RENEWED]
-
-
-async def test_source_without_cookies_serves_all_cookies_alike(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    fakes.products.needs_cookie = False
-    await fakes.open()
-    for cookie in (fakes.cookie, RENEWED):
+    fakes.products.needs_cookie = needs_cookie
+    service = await fakes.open()
+    for cookie in (COOKIE, RENEWED):
         assert await fakes.convert(fakes.link(1), cookie=cookie) == {
             fakes.link(1): fakes.entry(1, cookie=cookie)
         }
-    assert [cookie for cookie, _, _ in fakes.products.reads] == [None]
+    assert [cookie for cookie, _, _ in fakes.products.reads] == reads
+    assert list((await service.status()).accounts) == ["1001"]

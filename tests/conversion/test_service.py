@@ -16,14 +16,13 @@ from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import NotALink
 from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.threads import NoThread
-from smartlinkd.vault.cookie import parse_cookie
+from tests.conversion.conftest import COOKIE, RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
     from tests.shortage import Shortage
 
 DAY = 86_400.0
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 
 
 async def test_missing_long_link_is_the_short_link(fakes: Fakes, autojump_clock: MockClock) -> None:
@@ -50,16 +49,6 @@ async def test_source_without_cookies_gets_no_cookie(
     assert await fakes.codes(fakes.link(1), cookie=cookie) == [0]
     assert [submit.cookie for submit in fakes.links.submits] == [None]
     assert "open api" in (await service.status()).accounts
-
-
-async def test_product_data_without_a_cookie_lists_no_other_account(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    fakes.products.needs_cookie = False
-    service = await fakes.open()
-    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert [cookie for cookie, _, _ in fakes.products.reads] == [None]
-    assert list((await service.status()).accounts) == ["1001"]
 
 
 async def test_long_links_are_parsed_on_a_thread_and_short_ones_are_not(
@@ -187,9 +176,6 @@ async def test_link_asked_as_its_submit_ends_is_not_submitted_again(
     await trio.sleep(5)
     assert asked.answer[fakes.link(1)] == fakes.entry(1)
     assert fakes.links.submitted == [{1}]
-
-
-COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 
 
 async def refused(fakes: Fakes) -> None:

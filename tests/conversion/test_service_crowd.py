@@ -13,11 +13,12 @@ from smartlinkd.conversion.schemas import FailureEntry, LinkResult
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
+from tests.conversion.conftest import Fakes
 from tests.fakes.scrape import counted, observed
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, Fakes, NewFakes
+    from tests.conversion.conftest import Ask
     from tests.every_step.driver import AtEveryStep
     from tests.every_step.strike import Strike
 
@@ -117,13 +118,10 @@ async def assert_nothing_is_left(fakes: Fakes, before: int) -> None:
 @pytest.mark.parametrize("company", [0, 2])
 @pytest.mark.parametrize("remember", [0.0, 100.0], ids=["forgetting", "remembering"])
 def test_client_leaves_at_every_step_and_nothing_is_left(
-    at_every_step: AtEveryStep,
-    new_fakes: NewFakes,
-    company: int,
-    remember: float,
+    at_every_step: AtEveryStep, company: int, remember: float
 ) -> None:
     async def scenario(strike: Strike) -> None:
-        fakes = new_fakes()
+        fakes = Fakes()
         right = prepare(fakes)
         answers: list[dict[str, LinkResult]] = []
 
@@ -151,10 +149,10 @@ def test_client_leaves_at_every_step_and_nothing_is_left(
 
 
 def test_service_that_ends_at_every_step_leaves_nobody_waiting(
-    at_every_step: AtEveryStep, new_fakes: NewFakes
+    at_every_step: AtEveryStep,
 ) -> None:
     async def scenario(strike: Strike) -> None:
-        fakes = new_fakes()
+        fakes = Fakes()
         right = prepare(fakes)
         service = fakes.make(chunk=2, timeout_s=30.0)
         answers: list[dict[str, LinkResult]] = []
@@ -202,26 +200,25 @@ async def convert(slow: Fakes, *numbers: int) -> None:
     await slow.convert(*(slow.link(number) for number in numbers))
 
 
-async def test_wait_submit_and_products_are_timed(slow: Fakes, autojump_clock: MockClock) -> None:
-    service = await slow.open()
-    await convert(slow, 1)
-    assert observed(service.timings.wait) == {"done": (1, 0)}
-    assert observed(service.timings.submit) == {"done": (1, SUBMIT)}
-    assert observed(service.timings.products) == {"done": (1, READ)}
-
-
-async def test_refusals_are_timed_by_their_kind(slow: Fakes, autojump_clock: MockClock) -> None:
+async def test_waits_submits_and_reads_are_timed_by_their_outcome(
+    slow: Fakes, autojump_clock: MockClock
+) -> None:
     slow.links.script = [UpstreamFailed("no")]
     slow.products.script[2] = UpstreamFailed("no")
     service = await slow.open()
     with pytest.raises(UpstreamFailed):
         await convert(slow, 1)
-    await convert(slow, 2)
+    for number in (2, 3):
+        await convert(slow, number)
+    assert observed(service.timings.wait) == {"done": (3, 0)}
     assert observed(service.timings.submit) == {
         "UpstreamFailed": (1, SUBMIT),
-        "done": (1, SUBMIT),
+        "done": (2, 2 * SUBMIT),
     }
-    assert observed(service.timings.products) == {"UpstreamFailed": (1, READ)}
+    assert observed(service.timings.products) == {
+        "UpstreamFailed": (1, READ),
+        "done": (1, READ),
+    }
 
 
 async def test_links_are_counted_by_code(slow: Fakes, autojump_clock: MockClock) -> None:

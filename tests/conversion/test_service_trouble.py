@@ -12,11 +12,11 @@ from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
+from tests.conversion.conftest import RENEWED
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
 
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 FOREIGN = "https://example.org/a-thing-i.7.1"
 PATIENCE = 60.0
@@ -85,18 +85,6 @@ async def test_missing_row_is_a_bug_that_ends_the_service(
 
 
 # Deadlines
-
-
-async def test_submit_silent_until_the_deadline_has_failed(
-    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await fakes.open(timeout_s=PATIENCE, chunk=1)
-    fakes.links.script = [fakes.silent]
-    asked = ask(lambda: fakes.convert(fakes.link(1), fakes.link(2)))
-    await trio.sleep(2 * PATIENCE)
-    assert isinstance(asked.refusal, UpstreamFailed)
-    assert asked.at == PATIENCE
-    assert len(fakes.links.cut) == 1
 
 
 async def test_links_made_by_the_deadline_are_answered(

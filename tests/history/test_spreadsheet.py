@@ -37,12 +37,6 @@ def link_cell(link: str) -> str:
     return row["link"]
 
 
-def test_lines_end_as_rfc_4180_wants_it() -> None:
-    text = head() + lines([entry(), entry()])
-    assert text.count("\r\n") == text.count("\n") == 3
-    assert text.endswith("\r\n")
-
-
 def test_entry_without_product_has_empty_cells() -> None:
     (row,) = read(head() + lines([entry()]))
     assert row["at"] == "2026-05-04T03:02:01.005Z"

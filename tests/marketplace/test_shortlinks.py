@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from urllib.parse import quote
 
 import httpx
@@ -74,19 +73,6 @@ async def test_redirect_leads_to_the_product(status: int, location: str) -> None
     web = Web({START: to(location, status)})
     assert await web.resolve() == ITEM
     assert web.asked == [START]  # and not the product's page
-
-
-def chain(hops: int) -> Web:
-    stops = [START, *(f"https://vn.shp.ee/stop{n}" for n in range(1, hops)), PRODUCT]
-    return Web({here: to(there) for here, there in pairwise(stops)})
-
-
-@pytest.mark.parametrize("hops", [1, 2, 5, 6, 9])
-async def test_chain_of_redirects_is_followed_for_five_hops(hops: int) -> None:
-    web = chain(hops)
-    found = await web.resolve()
-    assert found == ITEM if hops <= 5 else isinstance(found, NotALink)
-    assert len(web.asked) == min(hops, 5)
 
 
 @pytest.mark.parametrize(
@@ -218,30 +204,6 @@ async def test_page_that_goes_on_is_followed_before_its_canonical_counts() -> No
     assert await web.resolve() == Product(1, 2)
 
 
-NOT_UNDERSTOOD = [
-    "",
-    "\x00" * 100,
-    f'<a href="{PRODUCT}">go</a>',
-    '<link rel="canonical" href="https://shopee.vn/">',
-    '<link rel="canonical" href="https://s.shopee.vn/other">',
-    '<meta property="og:url" content="https://evil.com/product/1/2">',
-]
-
-
-@pytest.mark.parametrize("html", NOT_UNDERSTOOD)
-async def test_page_that_is_not_understood_is_unresolved_on_a_short_host_only(html: str) -> None:
-    web = Web({START: page(html)})
-    assert await web.resolve() == Unresolved("its page is not understood")
-    assert web.asked == [START]
-    home = "https://shopee.vn/"
-    shop = Web({START: to(home), home: page(html)})
-    assert isinstance(await shop.resolve(), NotALink)
-    assert shop.asked == [START, home]
-
-
-PASSWORD = "<form><input name=p type=Password></form>"
-
-
 @pytest.mark.parametrize(
     "html",
     [
@@ -250,10 +212,9 @@ PASSWORD = "<form><input name=p type=Password></form>"
         '<script>location = "/verify/captcha?next=x"</script>' + WAYS["canonical"],
         '<meta http-equiv="refresh" content="0;url=https://accounts.shopee.vn/x">'
         + WAYS["canonical"],
-        PASSWORD,
     ],
 )
-async def test_page_that_is_or_leads_to_a_check_is_unresolved(html: str) -> None:
+async def test_page_that_leads_to_a_check_is_unresolved(html: str) -> None:
     web = Web({START: page(html)})
     assert isinstance(await web.resolve(), Unresolved)
     assert web.asked == [START]

@@ -57,6 +57,6 @@ def events(store: StoreDatabase, execution_id: str) -> list[ExecutionEvent]:
     return store.executions.events(execution_id, after=0, limit=10)
 
 
-def bodies(store: StoreDatabase, now: datetime, limit: int = 10) -> list[bytes]:
+def bodies(store: StoreDatabase, now: datetime) -> list[bytes]:
     """Return the bodies of the due deliveries, in their order."""
-    return [delivery.body for delivery in store.outbox.due(now, limit)]
+    return [delivery.body for delivery in store.outbox.due(now, 10)]

@@ -72,10 +72,11 @@ def test_created_execution_is_read_as_it_was_given(
     )
 
 
-def test_change_is_kept_and_leaves_the_rest(
+def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id = create()
+    before = known(store, execution_id)
     later = now + timedelta(seconds=2)
     record(store, execution_id, status=Status.RUNNING, started_at=later)
     record(
@@ -100,22 +101,15 @@ def test_change_is_kept_and_leaves_the_rest(
     assert execution.last_step == {"thought": "hm"}
     assert (execution.result, execution.result_json, execution.error) == ("half", [1], "none yet")
 
-
-def test_change_to_none_clears_the_field(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id = create()
-    before = known(store, execution_id)
-    given: dict[str, Any] = {"current_task": "t1", "last_step": "s", "error": "e", "total_tasks": 2}
-    record(store, execution_id, **given, started_at=now)
-
-    cleared: dict[str, Any] = dict.fromkeys(given)
-    record(store, execution_id, **cleared, started_at=None)
-
+    names = ("started_at", "current_task", "total_tasks", "last_step", "result", "result_json")
+    cleared: dict[str, Any] = dict.fromkeys(names)
+    record(store, execution_id, status=Status.PENDING, error=None, **cleared)
     assert known(store, execution_id) == before
 
 
-def test_tasks_are_added_in_their_order(store: StoreDatabase, create: Create) -> None:
+def test_tasks_are_added_in_their_order_and_dropped_by_another_run(
+    store: StoreDatabase, create: Create
+) -> None:
     execution_id = create()
     first = TaskRecord("t1", "scout", "Scout", "find", "links", "found", {"n": 1}, 1.5)
     record(store, execution_id, new_tasks=[first])
@@ -126,13 +120,6 @@ def test_tasks_are_added_in_their_order(store: StoreDatabase, create: Create) ->
     assert execution.tasks == (first, TaskRecord("t2"), TaskRecord("t3"))
     assert execution.completed_tasks == 3
 
-
-def test_execution_that_runs_again_has_only_its_new_tasks(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create()
-    record(store, execution_id, new_tasks=[TaskRecord("t1"), TaskRecord("t2")])
-
     again = [TaskRecord("t1", "anew")]
     record(store, execution_id, status=Status.PENDING, drop_tasks=True, new_tasks=again)
 
@@ -140,19 +127,21 @@ def test_execution_that_runs_again_has_only_its_new_tasks(
     assert known(store, execution_id).completed_tasks == 1
 
 
-def test_events_are_numbered_from_one_without_gaps(
+def test_events_are_numbered_from_one_without_gaps_and_counted_by_type(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id, other = create(), create()
     record(store, execution_id, NewEvent("a", now, {"x": 1}), NewEvent("b", now))
-    record(store, other, NewEvent("z", now))
-    record(store, execution_id, NewEvent("c", now))
+    record(store, other, NewEvent("a", now))
+    record(store, execution_id, NewEvent("a", now))
 
     assert events(store, execution_id) == [
         ExecutionEvent(1, now, "a", b'{"x":1}', size=7),
         ExecutionEvent(2, now, "b", b"", size=0),
-        ExecutionEvent(3, now, "c", b"", size=0),
+        ExecutionEvent(3, now, "a", b"", size=0),
     ]
+    assert store.executions.count_events(execution_id, "a") == 2
+    assert store.executions.count_events("unknown", "a") == 0
     (second,) = store.executions.events(execution_id, after=1, limit=1)
     assert second.type == "b"
     assert store.executions.events(execution_id, after=3, limit=10) == []
@@ -202,18 +191,6 @@ def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
 
     assert first.is_last_part is (more <= 0)
     assert first.size == EVENT_PART_BYTES + more
-
-
-def test_events_of_an_execution_are_counted_by_type(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id, other = create(), create()
-    one, another = NewEvent("a", now), NewEvent("a", now, {"x": 1})
-    record(store, execution_id, one, NewEvent("b", now), another)
-    record(store, other, one)
-
-    assert store.executions.count_events(execution_id, "a") == 2
-    assert store.executions.count_events("nobody", "a") == 0
 
 
 @pytest.mark.parametrize(

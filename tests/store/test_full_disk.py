@@ -101,8 +101,9 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
     all_in_use = f"remount,nr_inodes={disk.f_files - disk.f_ffree}"
     subprocess.run(["mount", "-o", all_in_use, small], check=True)
 
-    with pytest.raises(NoRoomToOpen):
-        StoreDatabase(filled, KEY)
+    for file in (filled, small / "new.db"):
+        with pytest.raises(NoRoomToOpen, match=f"{file}: its disk is full; make room in"):
+            StoreDatabase(file, KEY)
 
 
 async def test_start_on_full_disk_is_reported_in_the_log_alone(

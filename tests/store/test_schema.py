@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import stat
@@ -25,7 +24,7 @@ from smartlinkd.store.model import NewDelivery, NewExecution, StoreLimits
 from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import CREW, SECOND, TASK, bodies, events, known, queue, unfinished
+from tests.store.calls import CREW, SECOND, TASK, bodies, events, queue, unfinished
 from tests.store.conftest import KEY
 from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 
@@ -106,15 +105,6 @@ def test_missing_folder_is_named(tmp_path: Path) -> None:
         open_file(path)
 
 
-def test_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(NoRoomToOpen, match=f"{path}: its disk is full; make room"):
-        open_file(path)
-
-
 def test_file_locked_by_another_program_is_refused(
     store: StoreDatabase, path: Path, open_store: Open
 ) -> None:
@@ -123,33 +113,6 @@ def test_file_locked_by_another_program_is_refused(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(UnusableStore, match=rf"{path}: another program .*end that program"):
             open_store(limits=StoreLimits(busy_timeout_s=0.0))
-
-
-def test_file_with_more_from_a_development_build_is_used(
-    store: StoreDatabase, create: Create, path: Path, open_store: Open, now: datetime
-) -> None:
-    """While it was developed, version 2 had one column and one index more."""
-    execution_id = create(webhooks=(TASK,))
-    queue(store, execution_id, NewDelivery(TASK, b"one", now))
-    store.close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE webhooks ADD COLUMN first_due_since INTEGER")
-        connection.execute("UPDATE webhooks SET first_due_since = first_due_at")
-        connection.execute(
-            "CREATE INDEX webhooks_due_since ON webhooks (url_origin, first_due_since) "
-            "WHERE first_due_since IS NOT NULL"
-        )
-        connection.commit()
-
-    store = open_store()
-    (first,) = store.outbox.due(now, 10)
-    store.outbox.reschedule(first.id, now + SECOND)
-    queue(store, execution_id, NewDelivery(TASK, b"two", now), NewDelivery(CREW, b"three", now))
-    assert bodies(store, now) == [b"three"]
-    assert [each.due_since for each in store.outbox.due(now + SECOND, 10)] == [now, now]
-    store.outbox.remove(first.id)
-    assert bodies(store, now) == [b"two", b"three"]
-    assert known(store, execution_id).webhooks == (TASK,)
 
 
 VERSION_1 = replace(SCHEMA, migrations=SCHEMA.migrations[:1])
