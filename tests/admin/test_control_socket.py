@@ -131,11 +131,6 @@ async def assert_serves(directory: Path) -> None:
 # Commands
 
 
-async def test_command_is_run_and_answered(running: Path, handlers: Handlers) -> None:
-    assert await call(running, "greet") == {"ok": True, "message": "good day"}
-    assert handlers.done == ["greet"]
-
-
 async def test_request_in_pieces_is_answered_with_a_line_of_json(running: Path) -> None:
     async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
         for piece in (b'{"comm', b'and": "gre', b'et"}', b"\n"):
@@ -169,21 +164,6 @@ async def test_a_large_answer_arrives_whole(running: Path) -> None:
     assert await call(running, "much") == {"ok": True, "text": "x" * 500_000}
 
 
-async def test_slow_command_does_not_delay_others(running: Path, handlers: Handlers) -> None:
-    answers: list[Response] = []
-
-    async def wait() -> None:
-        answers.append(await call(running, "wait"))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await handlers.waits.wait()
-        await assert_serves(running)
-        assert answers == []
-        handlers.may_end.set()
-    assert answers == [{"ok": True}]
-
-
 async def test_connections_beyond_the_limit_wait(running: Path, handlers: Handlers) -> None:
     async def ask(command: str) -> None:
         answer = await call(running, command)
@@ -203,11 +183,6 @@ async def test_connections_beyond_the_limit_wait(running: Path, handlers: Handle
 
 
 # Arguments
-
-
-async def test_command_gets_its_arguments(running: Path) -> None:
-    answer = await call(running, "order", {"dish": "phở"})
-    assert answer == {"ok": True, "dish": "phở", "spoons": 1}
 
 
 @pytest.mark.parametrize("arguments", ["", ', "arguments": {}', ', "arguments": null'])
@@ -237,14 +212,6 @@ async def test_wrong_arguments_are_named_and_nothing_is_done(
 ) -> None:
     question = json.dumps({"command": "order", "arguments": arguments}).encode() + b"\n"
     assert json.loads(await exchange(running, question)) == {"ok": False, "error": error}
-    assert handlers.done == []
-
-
-async def test_command_without_arguments_refuses_arguments(
-    running: Path, handlers: Handlers
-) -> None:
-    answer = await call(running, "greet", {"loudly": True})
-    assert answer == {"ok": False, "error": "loudly: is not a field here"}
     assert handlers.done == []
 
 

@@ -50,39 +50,6 @@ def told(made: CrewTable) -> dict[str, str]:
     return {problem.key: f"{problem.fault}; {problem.remedy}" for problem in made.problems}
 
 
-def test_crew_is_parsed(write: Write) -> None:
-    settings = load(
-        write(
-            """
-            [[crews]]
-            name = "greeter"
-            runner = "command"
-            command = ["/usr/bin/python3", "greeter.py"]
-            default = true
-            bind = "[::1]:8801"
-            inputs = ["topic", { name = "language", default = "en" }]
-            deadline = 60
-            environment = { MODEL = "small" }
-            users = ["anna"]
-            tools = ["convert_links"]
-            """
-        ),
-        {},
-    )
-    (made,) = settings.crews
-    assert made.problems == ()
-    assert (made.place, made.name) == ("crews[0]", "greeter")
-    assert made.section is not None
-    assert made.section.command == ("/usr/bin/python3", "greeter.py")
-    assert made.section.default is True
-    assert made.section.bind == Bind("::1", 8801)
-    assert [each.name for each in made.section.inputs] == ["topic", "language"]
-    assert made.section.deadline == 60.0
-    assert made.section.environment["MODEL"].get_secret_value() == "small"
-    assert made.section.users == ("anna",)
-    assert made.section.tools == ("convert_links",)
-
-
 def test_fault_of_a_crew_is_reported_by_its_name() -> None:
     found = told(
         entry(

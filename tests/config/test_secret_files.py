@@ -179,12 +179,15 @@ def encrypted(config: Path) -> Path:
 
 
 def test_encrypted_secret_counts_as_given(config: Path, encrypted: Path) -> None:
+    apis = '[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n[products]\nsource = "none"\n'
+    config.write_text(apis)
     for section, key in SECRETS:
         (encrypted / f"{section}.{key}").write_bytes(b"\0")
     settings = load(config, {}, by_hand=True)
     assert settings.warnings == ()
     assert settings.encrypted == tuple(f"{section}.{key}" for section, key in SECRETS)
-    assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
+    # The daemon has none of them.
+    assert list(problems(config, {})) == ["auth.password_hash", "open_api.secret"]
 
 
 def test_encrypted_file_of_another_name_is_ignored_and_may_be_a_crews(

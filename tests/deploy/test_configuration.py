@@ -180,21 +180,6 @@ def test_section_that_is_no_table_is_a_fault_of_the_configuration(
     assert [problem.key for problem in raised.value.problems] == ["auth"]
 
 
-def test_encrypted_secret_is_not_missing(machine: NewMachine, put: Put) -> None:
-    put('[server]\nbind = "127.0.0.1:9"\n')
-    machine.paths.encrypted.mkdir()
-    for name in ("auth.password_hash", "notify.url", "research.env"):
-        (machine.paths.encrypted / name).write_text("x")
-    assert load(machine.paths.configuration, {}, by_hand=True).server.bind == Bind("127.0.0.1", 9)
-    put('[links]\nsource = "open_api"\n')
-    with pytest.raises(ConfigError) as raised:
-        load(machine.paths.configuration, {}, by_hand=True)
-    assert {p.key for p in raised.value.problems} == {"open_api.app_id", "open_api.secret"}
-    (machine.paths.encrypted / "open_api.secret").write_text("x")
-    put('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
-    assert load(machine.paths.configuration, {}, by_hand=True).links.source == "open_api"
-
-
 def test_made_configuration_points_at_the_example_of_its_version(machine: NewMachine) -> None:
     machine.create_missing()
     text = machine.paths.configuration.read_text()
