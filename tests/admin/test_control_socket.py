@@ -27,7 +27,7 @@ from smartlinkd.admin.control_socket import (
     Response,
     call,
 )
-from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.errors import Invalid
 
 PATIENCE = 5.0  # seconds; a longer wait is a hang
 NOBODY = 65534
@@ -53,9 +53,6 @@ class Handlers:
         self.done.append("greet")
         return {"message": "good day"}
 
-    async def refuse(self) -> Response:
-        raise Unavailable("the desk restarts; try again", retry_after=1)
-
     async def wait(self) -> Response:
         self.waiting += 1
         self.waits.set()
@@ -75,7 +72,6 @@ class Handlers:
     def commands(self) -> Commands:
         return {
             "greet": Command(self.greet),
-            "refuse": Command(self.refuse),
             "wait": Command(self.wait),
             "much": Command(self.much),
             "blunder": Command(self.blunder),
@@ -141,10 +137,6 @@ async def test_request_in_pieces_is_answered_with_a_line_of_json(running: Path) 
     assert json.loads(answer) == {"ok": True, "message": "good day"}
 
 
-async def test_a_refused_command_says_why(running: Path) -> None:
-    assert await call(running, "refuse") == {"ok": False, "error": "the desk restarts; try again"}
-
-
 @pytest.mark.parametrize("limits", [{"actor_timeout_s": 0.01}])
 async def test_command_whose_actor_does_not_answer_is_refused(running: Path) -> None:
     answer = await call(running, "wait")
@@ -155,9 +147,7 @@ async def test_command_whose_actor_does_not_answer_is_refused(running: Path) -> 
 async def test_an_unknown_command_is_answered_with_the_known_ones(running: Path) -> None:
     answer = await call(running, "grete")
     assert answer["ok"] is False
-    assert answer["error"] == (
-        "command: 'grete' is not one of blunder, greet, much, order, refuse, wait"
-    )
+    assert answer["error"] == ("command: 'grete' is not one of blunder, greet, much, order, wait")
 
 
 async def test_a_large_answer_arrives_whole(running: Path) -> None:
