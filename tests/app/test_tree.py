@@ -210,7 +210,6 @@ def records(daemon: Program) -> list[dict[str, Any]]:
 
 
 async def convert(url: str, link: str, answers: list[httpx.Response]) -> None:
-    """Log in, and convert a link."""
     async with httpx.AsyncClient(
         base_url=url, trust_env=False, verify=False, timeout=PATIENCE
     ) as client:

@@ -101,9 +101,12 @@ def test_fault_of_a_crew_is_reported_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "Deal Post", 3])
-def test_fault_of_a_nameless_crew_is_reported_by_its_place(name: object) -> None:
-    found = told(entry(name=name, max_running=0))
-    assert set(found) == {"crews[0].name", "crews[0].max_running"}
+def test_nameless_crew_has_no_section_and_its_faults_are_reported_by_its_place(
+    name: object,
+) -> None:
+    made = entry(name=name, max_running=0)
+    assert set(told(made)) == {"crews[0].name", "crews[0].max_running"}
+    assert made.section is None
 
 
 def test_readable_keys_of_a_broken_crew_are_kept() -> None:
@@ -113,12 +116,6 @@ def test_readable_keys_of_a_broken_crew_are_kept() -> None:
     assert (made.section.users, made.section.bind) == (("anna",), Bind("127.0.0.1", 8801))
     assert (made.name, made.section.default) == ("greeter", False)
     assert (made.section.max_running, made.section.queue) == (4, 3)
-
-
-def test_crew_without_a_name_has_no_section() -> None:
-    made = entry(name="Deal Post")
-    assert made.problems
-    assert made.section is None
 
 
 @pytest.mark.parametrize("runner", ["shell", ["command"], None])

@@ -296,7 +296,6 @@ class Daemon:
         await until(what, look)
 
     async def status(self) -> Json:
-        """Return the owner's status."""
         answer = await self.ask("GET", "/api/status", token=await self.login())
         assert answer.status_code == 200, answer.text
         found: Json = answer.json()
