@@ -190,23 +190,6 @@ async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
     assert await parts.do("account clear") == {"cleared": 0}
 
 
-async def test_status_is_shown_while_an_actor_is_down(
-    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    await parts.run(nursery)
-    await parts.vault.store(COOKIE, "mine")
-    parts.states["conversion"] = ChildState.WAITING
-    parts.conversion.mailbox.close("it has ended")
-    status = await parts.do("status")
-    assert [(part["name"], part["state"]) for part in status["actors"]] == [
-        ("vault", "running"),
-        ("conversion", "waiting"),
-    ]
-    assert (status["conversion"], status["accounts"]) == (None, None)
-    assert (status["browser"], status["secondFactor"]) == (None, None)  # auth does not run
-    assert status["cookie"]["accountName"] == "mine"
-
-
 async def test_status_waits_three_seconds_at_most(parts: Parts, autojump_clock: MockClock) -> None:
     before = trio.current_time()
     status = await parts.operator.status()
@@ -283,13 +266,7 @@ async def test_a_crews_token_is_shown_and_rotated(
         await parts.tokens.caller(name, answer["token"])
 
 
-async def test_empty_user_is_refused(parts: Parts, nursery: trio.Nursery) -> None:
-    await nursery.start(parts.tokens.run)
-    token = await parts.do("crew token", name="post")
-    for rotate in (False, True):
-        with pytest.raises(Invalid, match=r"^user: is empty"):
-            await parts.do("crew token", name="post", user="", rotate=rotate)
-    assert await parts.do("crew token", name="post") == token
+EMPTY_USER = "user: is empty; name one, or leave it out for the organization token"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +274,8 @@ async def test_empty_user_is_refused(parts: Parts, nursery: trio.Nursery) -> Non
     [
         ({}, Invalid, "name: is missing"),
         ({"name": "post", "rotate": "yes"}, Invalid, "rotate: must be true or false"),
+        ({"name": "post", "user": ""}, Invalid, EMPTY_USER),
+        ({"name": "post", "user": "", "rotate": True}, Invalid, EMPTY_USER),
         ({"name": "pst"}, NotFound, "there is no crew of that name; choose from: post, mail, late"),
         (
             {"name": "post", "user": "eve"},
@@ -305,7 +284,7 @@ async def test_empty_user_is_refused(parts: Parts, nursery: trio.Nursery) -> Non
         ),
     ],
 )
-async def test_token_of_an_unknown_crew_or_user_is_refused(
+async def test_token_of_an_unknown_crew_or_user_is_refused_and_none_is_rotated(
     parts: Parts,
     nursery: trio.Nursery,
     arguments: dict[str, JsonValue],
@@ -313,6 +292,8 @@ async def test_token_of_an_unknown_crew_or_user_is_refused(
     text: str,
 ) -> None:
     await nursery.start(parts.tokens.run)
+    token = await parts.do("crew token", name="post")
     with pytest.raises(kind) as refused:
         await parts.do("crew token", **arguments)
     assert str(refused.value) == text
+    assert await parts.do("crew token", name="post") == token

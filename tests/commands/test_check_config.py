@@ -94,7 +94,6 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def environment_file(tmp_path: Path) -> None:
-    """The environment file of a crew."""
     env = tmp_path / "crew.env"
     env.write_text("# keys\nexport KEY=hunter2\n")
     env.chmod(0o600)
@@ -199,8 +198,6 @@ ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root would look a
 
 @pytest.fixture
 def without_state(write: Write, tmp_path: Path) -> Write:
-    """Write a configuration whose state directory does not exist."""
-
     def write_config(text: str) -> Path:
         path = write(text)
         (tmp_path / "state").rmdir()

@@ -32,11 +32,6 @@ PLAIN = Source((), [("https://a.example/1",), ("https://a.example/2",)])
 RESULTS = [Result(PLAIN.rows[0], PLAIN.links[0], GOOD), Result(PLAIN.rows[1], PLAIN.links[1], BAD)]
 
 
-def test_links_of_a_source_are_read_once() -> None:
-    """They are asked for with each result: a list of 100 000 would be made as many times."""
-    assert PLAIN.links is PLAIN.links
-
-
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_csv_with_any_separator_is_read(separator: str) -> None:
     source = read_csv(f"id{separator}Link\r\n1{separator}a\r\n2{separator}b\r\n", None)

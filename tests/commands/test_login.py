@@ -94,6 +94,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "smartlinkd" / "login.json"
 
 
+@pytest.mark.parametrize("interrupted_by", ["", LOGOUT])
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
@@ -101,27 +102,18 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (("crew", "token", "post", "--rotate"), "slc_new"),
     ],
 )
-def test_failed_logout_does_not_hide_what_was_made(
-    server: Server, capsys: pytest.CaptureFixture[str], words: Sequence[str], printed: str
+def test_failed_or_interrupted_logout_does_not_hide_what_was_made(
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    words: Sequence[str],
+    printed: str,
+    interrupted_by: str,
 ) -> None:
+    server.interrupted_by = interrupted_by
     code = main([*words, f"--server={server.url}"])
     out, err = capsys.readouterr()
     assert (code, printed in out) == (0, True), err
     assert server.received[-1] == LOGOUT
-
-
-def test_login_keeps_its_key_after_a_failed_logout(server: Server, kept: Path) -> None:
-    assert main(["login", f"--server={server.url}"]) == 0
-    assert json.loads(kept.read_text())["key"] == "slk_new"
-    assert server.received[-1] == LOGOUT
-
-
-def test_interrupted_logout_does_not_hide_the_key(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.interrupted_by = LOGOUT
-    assert main(["keys", "create", "a bot", "--scope=convert", f"--server={server.url}"]) == 0
-    assert "slk_new" in capsys.readouterr().out
 
 
 def test_failed_logout_does_not_hide_why_no_key_was_made(

@@ -173,16 +173,6 @@ async def test_control_characters_of_an_answer_are_not_printed(
     assert all(each.isprintable() for each in capsys.readouterr().out.splitlines())
 
 
-async def test_command_without_a_daemon_exits_with_1(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await ask(config, "status") == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert str(tmp_path / "control.sock") in err
-    assert len(err.splitlines()) == 1
-
-
 def test_answer_is_printed_as_a_table() -> None:
     answer = {
         "ready": True,

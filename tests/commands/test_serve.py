@@ -92,9 +92,13 @@ def test_serve_is_private_before_it_reads_a_secret(
     assert "private" in seen
 
 
+BUG = ExceptionGroup("", [ZeroDivisionError("a bug")])
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
+        (BUG, ("the daemon ended by a fault of its own", None)),
         (StateUnusable("in use"), ("in use", None)),
         (ExceptionGroup("", [Invalid("in use")]), ("in use", None)),
         (
@@ -111,7 +115,7 @@ def test_serve_is_private_before_it_reads_a_secret(
         ),
     ],
 )
-def test_expected_failure_exits_with_1_and_one_record(
+def test_failure_exits_with_1_and_one_record_and_a_bug_has_its_traceback(
     error: Exception,
     expected: tuple[str, LogEvent | None],
     config: Path,
@@ -124,18 +128,6 @@ def test_expected_failure_exits_with_1_and_one_record(
     monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     (record,) = caplog.records
-    assert (record.levelno, record.exc_info) == (logging.CRITICAL, None)
+    assert record.levelno == logging.CRITICAL
+    assert [record.exc_info is not None, "a bug" in caplog.text] == [error is BUG] * 2
     assert (record.getMessage(), getattr(record, "event", None)) == expected
-
-
-def test_bug_exits_with_1_and_one_record_with_its_traceback(
-    config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def serve(*_: object) -> None:
-        raise ExceptionGroup("", [ZeroDivisionError("a bug")])
-
-    monkeypatch.setattr(tree, "serve", serve)
-    assert main(["serve", "--config", str(config)]) == 1
-    (record,) = caplog.records
-    assert record.exc_info is not None
-    assert "a bug" in caplog.text

@@ -50,39 +50,6 @@ def told(made: CrewTable) -> dict[str, str]:
     return {problem.key: f"{problem.fault}; {problem.remedy}" for problem in made.problems}
 
 
-def test_crew_is_parsed(write: Write) -> None:
-    settings = load(
-        write(
-            """
-            [[crews]]
-            name = "greeter"
-            runner = "command"
-            command = ["/usr/bin/python3", "greeter.py"]
-            default = true
-            bind = "[::1]:8801"
-            inputs = ["topic", { name = "language", default = "en" }]
-            deadline = 60
-            environment = { MODEL = "small" }
-            users = ["anna"]
-            tools = ["convert_links"]
-            """
-        ),
-        {},
-    )
-    (made,) = settings.crews
-    assert made.problems == ()
-    assert (made.place, made.name) == ("crews[0]", "greeter")
-    assert made.section is not None
-    assert made.section.command == ("/usr/bin/python3", "greeter.py")
-    assert made.section.default is True
-    assert made.section.bind == Bind("::1", 8801)
-    assert [each.name for each in made.section.inputs] == ["topic", "language"]
-    assert made.section.deadline == 60.0
-    assert made.section.environment["MODEL"].get_secret_value() == "small"
-    assert made.section.users == ("anna",)
-    assert made.section.tools == ("convert_links",)
-
-
 def test_fault_of_a_crew_is_reported_by_its_name() -> None:
     found = told(
         entry(
@@ -134,9 +101,12 @@ def test_fault_of_a_crew_is_reported_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "Deal Post", 3])
-def test_fault_of_a_nameless_crew_is_reported_by_its_place(name: object) -> None:
-    found = told(entry(name=name, max_running=0))
-    assert set(found) == {"crews[0].name", "crews[0].max_running"}
+def test_nameless_crew_has_no_section_and_its_faults_are_reported_by_its_place(
+    name: object,
+) -> None:
+    made = entry(name=name, max_running=0)
+    assert set(told(made)) == {"crews[0].name", "crews[0].max_running"}
+    assert made.section is None
 
 
 def test_readable_keys_of_a_broken_crew_are_kept() -> None:
@@ -146,12 +116,6 @@ def test_readable_keys_of_a_broken_crew_are_kept() -> None:
     assert (made.section.users, made.section.bind) == (("anna",), Bind("127.0.0.1", 8801))
     assert (made.name, made.section.default) == ("greeter", False)
     assert (made.section.max_running, made.section.queue) == (4, 3)
-
-
-def test_crew_without_a_name_has_no_section() -> None:
-    made = entry(name="Deal Post")
-    assert made.problems
-    assert made.section is None
 
 
 @pytest.mark.parametrize("runner", ["shell", ["command"], None])

@@ -179,12 +179,15 @@ def encrypted(config: Path) -> Path:
 
 
 def test_encrypted_secret_counts_as_given(config: Path, encrypted: Path) -> None:
+    apis = '[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n[products]\nsource = "none"\n'
+    config.write_text(apis)
     for section, key in SECRETS:
         (encrypted / f"{section}.{key}").write_bytes(b"\0")
     settings = load(config, {}, by_hand=True)
     assert settings.warnings == ()
     assert settings.encrypted == tuple(f"{section}.{key}" for section, key in SECRETS)
-    assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
+    # The daemon has none of them.
+    assert list(problems(config, {})) == ["auth.password_hash", "open_api.secret"]
 
 
 def test_encrypted_file_of_another_name_is_ignored_and_may_be_a_crews(
@@ -307,33 +310,27 @@ def read(content: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("line", "value"),
+    ("content", "variables"),
     [
-        ("KEY=plain", "plain"),
-        ("KEY=two words", "two words"),
-        ("  KEY = around  ", "around"),
-        ("KEY=", ""),
-        ("KEY=a=b#c", "a=b#c"),
-        ("KEY='as $it \\ is'", "as $it \\ is"),
-        ('KEY="a \\"word\\", \\$5, a \\\\ and \\n"', 'a "word", $5, a \\ and \\n'),
-        ("KEY=it's", "it's"),
-        ("KEY=ünï", "ünï"),
-        ("KEY=value\r", "value"),
-        ("KEY='single' ", "single"),
-        ('KEY="a \\`b\\`"', "a `b`"),
-        ("KEY=no-break\xa0", "no-break\xa0"),
+        ("KEY=plain", {"KEY": "plain"}),
+        ("KEY=two words", {"KEY": "two words"}),
+        ("  KEY = around  ", {"KEY": "around"}),
+        ("KEY=", {"KEY": ""}),
+        ("KEY=a=b#c", {"KEY": "a=b#c"}),
+        ("KEY='as $it \\ is'", {"KEY": "as $it \\ is"}),
+        ('KEY="a \\"word\\", \\$5, a \\\\ and \\n"', {"KEY": 'a "word", $5, a \\ and \\n'}),
+        ("KEY=it's", {"KEY": "it's"}),
+        ("KEY=ünï", {"KEY": "ünï"}),
+        ("KEY=value\r", {"KEY": "value"}),
+        ("KEY='single' ", {"KEY": "single"}),
+        ('KEY="a \\`b\\`"', {"KEY": "a `b`"}),
+        ("KEY=no-break\xa0", {"KEY": "no-break\xa0"}),
+        ("\n# A=1\n ; B=2\n\nC=3\n", {"C": "3"}),
+        ("A=1\r\nB=2\rC=3\x0b4\u20285\n", {"A": "1", "B": "2", "C": "3\x0b4\u20285"}),
     ],
 )
-def test_variable_is_parsed_as_by_systemd(line: str, value: str) -> None:
-    assert read(line) == {"KEY": value}
-
-
-def test_empty_lines_and_comments_are_skipped() -> None:
-    assert read("\n# A=1\n ; B=2\n\nC=3\n") == {"C": "3"}
-
-
-def test_line_ends_as_for_systemd() -> None:
-    assert read("A=1\r\nB=2\rC=3\x0b4\u20285\n") == {"A": "1", "B": "2", "C": "3\x0b4\u20285"}
+def test_variables_are_parsed_as_by_systemd(content: str, variables: dict[str, str]) -> None:
+    assert read(content) == variables
 
 
 def test_file_may_have_128_variables() -> None:

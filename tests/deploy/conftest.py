@@ -67,6 +67,5 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_handlers: No
 
 @pytest.fixture
 def main(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Main:
-    """The installation's `main`."""
     monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     return lambda: installation.main(["--units", str(SOURCE)])

@@ -83,7 +83,9 @@ def test_made_configuration_is_complete_and_without_warnings(machine: NewMachine
     assert machine.secret("cookie.sync_key").strip() != key
 
 
-def test_made_secrets_are_private_and_in_no_other_file(machine: NewMachine) -> None:
+def test_made_secrets_are_private_and_the_configuration_has_none_but_its_example(
+    machine: NewMachine,
+) -> None:
     machine.create_missing()
     folder = machine.paths.credentials
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -92,6 +94,8 @@ def test_made_secrets_are_private_and_in_no_other_file(machine: NewMachine) -> N
     assert stat.S_IMODE(machine.paths.configuration.stat().st_mode) == 0o644
     text = machine.paths.configuration.read_text()
     assert not any(machine.secret(p.name).strip() in text for p in folder.iterdir())
+    assert set(tomllib.loads(text)) == {"server", "state", "cookie"}
+    assert f"{machine.paths.current}/share/smartlinkd/config.example.toml" in text
 
 
 def test_made_password_is_shown_once(
@@ -178,25 +182,3 @@ def test_section_that_is_no_table_is_a_fault_of_the_configuration(
     with pytest.raises(ConfigError) as raised:
         load(machine.paths.configuration, {}, by_hand=True)
     assert [problem.key for problem in raised.value.problems] == ["auth"]
-
-
-def test_encrypted_secret_is_not_missing(machine: NewMachine, put: Put) -> None:
-    put('[server]\nbind = "127.0.0.1:9"\n')
-    machine.paths.encrypted.mkdir()
-    for name in ("auth.password_hash", "notify.url", "research.env"):
-        (machine.paths.encrypted / name).write_text("x")
-    assert load(machine.paths.configuration, {}, by_hand=True).server.bind == Bind("127.0.0.1", 9)
-    put('[links]\nsource = "open_api"\n')
-    with pytest.raises(ConfigError) as raised:
-        load(machine.paths.configuration, {}, by_hand=True)
-    assert {p.key for p in raised.value.problems} == {"open_api.app_id", "open_api.secret"}
-    (machine.paths.encrypted / "open_api.secret").write_text("x")
-    put('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
-    assert load(machine.paths.configuration, {}, by_hand=True).links.source == "open_api"
-
-
-def test_made_configuration_points_at_the_example_of_its_version(machine: NewMachine) -> None:
-    machine.create_missing()
-    text = machine.paths.configuration.read_text()
-    assert f"{machine.paths.current}/share/smartlinkd/config.example.toml" in text
-    assert set(tomllib.loads(text)) == {"server", "state", "cookie"}

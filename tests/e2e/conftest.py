@@ -296,7 +296,6 @@ class Daemon:
         await until(what, look)
 
     async def status(self) -> Json:
-        """Return the owner's status."""
         answer = await self.ask("GET", "/api/status", token=await self.login())
         assert answer.status_code == 200, answer.text
         found: Json = answer.json()
@@ -611,8 +610,8 @@ def whole_chromium(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def crew_daemon(running: Running) -> Iterator[Daemon]:
-    """A daemon with the example crew, once with its tool and once without."""
-    with running(crews=[DEAL_POST, {**DEAL_POST, "name": "no-tools", "tools": []}]) as daemon:
+    """A daemon with the example crew."""
+    with running(crews=[DEAL_POST]) as daemon:
         daemon.wait_for_browser()
         yield daemon
 

@@ -164,7 +164,6 @@ class CanaryDaemon:
             await self.ask("POST", "/api/convert", links | cookie, status=status)
 
     async def kill_the_browser(self) -> None:
-        """Kill the browser while it converts."""
         await self.daemon.run("account", "clear")
         await self.portal.arm("submit_slow", self.account)
         submits = len(await self.portal.submits(self.account))
@@ -300,7 +299,6 @@ def core_files_allowed() -> Iterator[None]:
 
 
 def test_canary_is_found_in_every_encoding() -> None:
-    """The search of the next test can find a secret in any encoding."""
     canaries = Canaries()
     canaries.plant(PASSWORD)
     for before in range(7):

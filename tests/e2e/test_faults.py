@@ -1,7 +1,7 @@
 """The sandbox's faults: the answer to the request that meets a fault, and to the next request.
 
-The portal's code is tested with more faults in `tests/marketplace/test_portal_chromium.py`. Here
-each kind of answer occurs at least once. A fixture runs all cases first, several at a time; the
+The portal's code is tested with more faults in `tests/marketplace/test_portal.py`. Here each kind
+of answer occurs at least once. A fixture runs all cases first, several at a time; the
 tests then check each case.
 """
 

@@ -36,7 +36,6 @@ def mcp_daemon(running: Running) -> Iterator[Daemon]:
 async def by_client(
     daemon: Daemon, key: str, home: Path, calls: Sequence[tuple[str, Json]], *, url: str | None
 ) -> Json:
-    """Return what the official client gets."""
     done = await trio.run_process(
         [sys.executable, "-m", "tests.e2e.mcp_client", *([url] if url else [])],
         cwd=ROOT,

@@ -131,7 +131,6 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
 
 
 async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:
-    """Convert a new link with the stored cookie."""
     return await daemon.convert(portal.link(portal.item()), account=None)
 
 

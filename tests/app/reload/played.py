@@ -45,7 +45,6 @@ class Daemon:
         self._caplog = caplog
 
     def write(self, *crews: dict[str, object], **sections: dict[str, object]) -> None:
-        """The file anew."""
         tables: Tables = {
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(self.folder / "state")},
@@ -55,7 +54,6 @@ class Daemon:
         write_config(self.file, tables, sections, {"crews": crews})
 
     async def hears(self, words: str) -> None:
-        """Wait until that is in the log."""
         with trio.fail_after(PATIENCE):
             while words not in self._caplog.text:  # noqa: ASYNC110 - a log tells nobody
                 await trio.sleep(0.01)
@@ -85,7 +83,6 @@ class Daemon:
         return str(told["token"])
 
     async def kickoff(self, crew: str) -> tuple[str, str]:
-        """The token and the kickoff_id."""
         token = await self.token(crew)
         answer = await self.client.post(
             f"{self.url}/crews/{crew}/kickoff",

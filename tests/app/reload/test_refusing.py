@@ -68,6 +68,7 @@ async def test_a_crew_that_was_broken_may_stay_so_and_has_a_name_to_lose(daemon:
     broken = ["/nowhere/at-all"]
     daemon.write(crew("one", command=broken))
     async with running(daemon):
+        await daemon.hears('a crew cannot run: crew "one": command: ')
         daemon.write(crew("one", command=broken), crew("two"))
         assert "is reloaded: crews" in await daemon.hang_up()
         daemon.write(crew("One", command=broken), crew("two"))

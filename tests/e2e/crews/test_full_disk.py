@@ -23,7 +23,6 @@ SIZE = 8  # MiB, including the database and its log
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder with little space."""
     with disks.small_disk(tmp_path / "small", f"{SIZE}m") as folder:
         yield folder
 

@@ -90,7 +90,6 @@ class Daemon:
         return str((await self.owner("/api/crews/token", {"crew": crew}))["token"])
 
     async def executions(self, crew: str, token: str) -> list[str]:
-        """Return the states of the crew's executions."""
         answer = await self.base.ask("GET", f"/crews/{crew}/executions", token=token)
         return [each["state"] for each in answer.json()["executions"]]
 
@@ -131,7 +130,6 @@ def _crews(folder: Path) -> list[Json]:
 
 @pytest.fixture
 async def daemon(running: Running, tmp_path: Path) -> AsyncIterator[Daemon]:
-    """The test's own daemon."""
     with running(**WITHOUT_BROWSER, crews=_crews(tmp_path)) as base:
         session = await base.page_session()
         setup = await base.ask("GET", "/api/auth/2fa/setup", token=session[1])

@@ -57,7 +57,6 @@ class Tab:
         await self.session.call("Page.navigate", {"url": f"{self.url}/app/#/{place}"})
 
     async def log_in(self, password: str, code: str = "") -> None:
-        """Log in with the form."""
         await self.type("Password", password)
         await self.press_enter()
         if code:
@@ -113,7 +112,6 @@ class Tab:
         await self.session.call("Input.dispatchMouseEvent", {"type": "mouseReleased", **press})
 
     async def text(self, role: str, name: str) -> str:
-        """Return an element's text."""
         object_id = await self.find(role, name)
         return str(await self._call(object_id, "function() { return this.innerText; }"))
 

@@ -88,24 +88,6 @@ async def test_five_hundred_lines_are_converted_and_a_reload_loses_nothing(
     assert await shop.evaluate("document.querySelectorAll('.card').length") == 500
 
 
-async def test_stop_stops_and_go_on_goes_on(
-    shop: Tab, converting: Converting, portal: Portal, slow_submits: None
-) -> None:
-    await opened(shop, converting)
-    await shop.type(BOX, "\n".join(portal.link(portal.item()) for _ in range(40)))
-    await shop.click("button", "Convert")
-    await shop.until("document.querySelector('progress')?.value >= 15")
-    await shop.click("button", "Stop")
-    await shop.see("Stopped:", "Go on")
-    asked = (
-        "performance.getEntriesByType('resource').filter((e) => /api.convert/.test(e.name)).length"
-    )
-    before = await shop.evaluate(asked)
-    assert before < 3
-    await shop.click("button", "Go on")
-    await shop.see("40 links converted")
-
-
 async def test_text_is_converted_instead_of_the_one_that_is_being_converted(
     shop: Tab, converting: Converting, portal: Portal, slow_submits: None
 ) -> None:
