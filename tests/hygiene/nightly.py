@@ -25,8 +25,7 @@ KEPT = {
     "e2e/test_faults.py": 0,
     "e2e/test_fifteen_links.py": 1,
     "e2e/test_open_api.py": 2,
-    "e2e/crews/test_left_behind.py": 0,
-    "e2e/crews/test_left_behind.py::test_stops_whose_clients_leave_at_once": 1,
+    "e2e/crews/test_left_behind.py": 1,
     "e2e/test_owners_extension.py": 0,
     # The contract has the same answers without the commands and MCP.
     "e2e/test_client_commands.py": 0,
