@@ -24,7 +24,6 @@ WRONG_CODE = (
     r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
 )
 
-LogIn = Callable[[Auth], Awaitable[str]]
 Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
 Shown = Callable[..., str]
 NewAuth = Callable[..., Auth]
@@ -103,35 +102,23 @@ def wrong_code(shown: Callable[..., str]) -> Callable[[str], str]:
     return wrong
 
 
-@pytest.fixture
-def log_in() -> Callable[[Auth], Awaitable[str]]:
-    """A login without a second factor; returns the session token."""
-
-    async def login(auth: Auth) -> str:
-        answer = await auth.login("the right one", "192.0.2.1")
-        assert isinstance(answer, LoggedIn)
-        return answer.token
-
-    return login
+async def log_in(auth: Auth) -> str:
+    """Log in without a second factor; return the session token."""
+    answer = await auth.login("the right one", "192.0.2.1")
+    assert isinstance(answer, LoggedIn)
+    return answer.token
 
 
-@pytest.fixture
-def begin_login() -> Callable[[Auth], Awaitable[str]]:
-    """The first half of a login with a second factor; returns the temporary token."""
-
-    async def login(auth: Auth) -> str:
-        answer = await auth.login("the right one", "192.0.2.1")
-        assert isinstance(answer, SecondStep)
-        return answer.temp_token
-
-    return login
+async def begin_login(auth: Auth) -> str:
+    """Do the first half of a login with a second factor; return the temporary token."""
+    answer = await auth.login("the right one", "192.0.2.1")
+    assert isinstance(answer, SecondStep)
+    return answer.temp_token
 
 
 @pytest.fixture
 def enable(
-    log_in: Callable[[Auth], Awaitable[str]],
-    shown: Callable[..., str],
-    wall: SimpleNamespace,
+    shown: Callable[..., str], wall: SimpleNamespace
 ) -> Callable[[Auth], Awaitable[tuple[str, str]]]:
     """Switch the second factor on, then go on to the next code.
 

@@ -17,7 +17,7 @@ from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import LogIn, NewAuth, Running, fail_logins
+from tests.auth.conftest import NewAuth, Running, fail_logins, log_in
 
 WEEK = 7 * 24 * 3600
 HERE = "192.0.2.1"
@@ -148,7 +148,7 @@ async def itself(state: AuthState) -> AuthState:
 
 
 async def test_given_signing_secret_is_used_and_not_saved(
-    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path
+    new_auth: NewAuth, running: Running, tmp_path: Path
 ) -> None:
     async with running(new_auth(signing_secret="ab" * 32)) as auth:
         token = await log_in(auth)

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
+from tests.auth.conftest import WRONG_CODE, Enable, Shown, WrongCode, begin_login, fail_logins
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -21,14 +21,11 @@ REFUSED = r"^tempToken: is invalid, used or expired; log in again at /api/auth/l
 class Owner:
     """Somebody who knows the password and has the phone, logging in."""
 
-    def __init__(
-        self, auth: Auth, wall: SimpleNamespace, code: Shown, wrong_code: str, begin: LogIn
-    ) -> None:
+    def __init__(self, auth: Auth, wall: SimpleNamespace, code: Shown, wrong_code: str) -> None:
         self.auth, self.wall, self.code, self.wrong_code = auth, wall, code, wrong_code
-        self._begin = begin
 
     async def begin(self) -> str:
-        return await self._begin(self.auth)
+        return await begin_login(self.auth)
 
     async def verify(self, temp_token: str, code: str | None = None, address: str = HERE) -> str:
         return await self.auth.verify_mfa(
@@ -43,16 +40,10 @@ class Owner:
 
 @pytest.fixture
 async def owner(
-    *,
-    auth: Auth,
-    enable: Enable,
-    begin_login: LogIn,
-    shown: Shown,
-    wrong_code: WrongCode,
-    wall: SimpleNamespace,
+    auth: Auth, enable: Enable, shown: Shown, wrong_code: WrongCode, wall: SimpleNamespace
 ) -> Owner:
     secret, _ = await enable(auth)
-    return Owner(auth, wall, partial(shown, secret), wrong_code(secret), begin_login)
+    return Owner(auth, wall, partial(shown, secret), wrong_code(secret))
 
 
 async def test_temporary_token_ends_after_five_wrong_codes(owner: Owner) -> None:

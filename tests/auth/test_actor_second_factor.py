@@ -9,7 +9,15 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth, Claims, LoggedIn
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
+from tests.auth.conftest import (
+    WRONG_CODE,
+    Enable,
+    Shown,
+    WrongCode,
+    begin_login,
+    fail_logins,
+    log_in,
+)
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -25,7 +33,7 @@ OFF_ALREADY = r"^the second factor is switched off already$"
 
 
 @pytest.fixture
-async def session(auth: Auth, log_in: LogIn) -> Claims:
+async def session(auth: Auth) -> Claims:
     return await auth.check_session(await log_in(auth))
 
 
@@ -44,9 +52,7 @@ async def test_enabling_again_needs_a_new_setup_and_ends_the_session_that_was_sp
         await auth.check_session(first)
 
 
-async def test_code_that_enabled_is_used_up(
-    auth: Auth, enable: Enable, begin_login: LogIn, shown: Shown
-) -> None:
+async def test_code_that_enabled_is_used_up(auth: Auth, enable: Enable, shown: Shown) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
     used = shown(secret, ahead=-30)

@@ -7,7 +7,6 @@ import json
 import logging
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -16,9 +15,7 @@ from quart import Response
 from smartlinkd import logs
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.http_server.failures import request_id
-
-if TYPE_CHECKING:
-    from tests.http_server.conftest import AnswerOf, Seen, Serving
+from tests.http_server.conftest import Seen, Serving, read_answer
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -118,16 +115,14 @@ async def test_answer_without_a_place_has_a_request_id(serving: Serving, seen: S
     assert all(OURS.fullmatch(each) for each in ids)
 
 
-async def test_each_request_of_a_connection_has_its_own_id(
-    serving: Serving, answer_of: AnswerOf
-) -> None:
+async def test_each_request_of_a_connection_has_its_own_id(serving: Serving) -> None:
     async with serving() as client, await client.connect() as stream:
         await stream.send_all(GOOD + b"X-Request-Id: first\r\n\r\n")
-        first = await answer_of(stream)
+        first = await read_answer(stream)
         await stream.send_all(GOOD + b"\r\n")
-        second = await answer_of(stream)
+        second = await read_answer(stream)
         await stream.send_all(b"nonsense\r\n\r\n")
-        third = await answer_of(stream)
+        third = await read_answer(stream)
     ids = [each.headers["x-request-id"] for each in (first, second, third)]
     assert (first.status, second.status, third.status) == (200, 200, 400)
     assert ids[0] == "first"
@@ -135,7 +130,7 @@ async def test_each_request_of_a_connection_has_its_own_id(
 
 
 async def test_log_lines_of_a_request_have_its_id_and_no_other(
-    app: GuardedQuart, serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+    app: GuardedQuart, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -161,7 +156,7 @@ async def test_log_lines_of_a_request_have_its_id_and_no_other(
                 await kept.send_all(
                     b"GET /say/%s HTTP/1.1\r\nHost: a\r\nX-Request-Id: %s\r\n\r\n" % (what, what)
                 )
-                await answer_of(kept)
+                await read_answer(kept)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(lines) == 10
     for line in lines:

@@ -7,7 +7,6 @@ tests/security/test_http.py.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -16,9 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from smartlinkd.http_server.http1 import Http1
-
-if TYPE_CHECKING:
-    from tests.http_server.conftest import ClientOf, Running, Seen, Serving
+from tests.http_server.conftest import Running, Seen, Serving, client_of
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -239,7 +236,7 @@ async def test_large_head_at_once_is_431(serving: Serving, kilobytes: int) -> No
 
 
 async def test_sockets_stay_open_for_the_next_server_and_are_not_inherited(
-    app: GuardedQuart, client_of: ClientOf
+    app: GuardedQuart,
 ) -> None:
     [listening] = bind("127.0.0.1", 0)
     with listening:
