@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
+from smartlinkd.auth.state import AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
@@ -73,28 +73,6 @@ async def test_concurrent_wrong_passwords_are_limited_to_ten(auth: Auth) -> None
 
     assert outcomes.count(WrongCredential) == 10
     assert outcomes.count(TooManyTries) == 20
-
-
-async def test_concurrent_right_passwords_all_log_in(
-    auth: Auth, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a bot sends them that logs in for each of its messages."""
-    gate = threading.Event()
-    monkeypatch.setattr(passwords, "matches", lambda _, __: gate.wait(10))
-    tokens: set[str] = set()
-
-    async def log_in() -> None:
-        answer = await auth.login("the right one", HERE)
-        assert isinstance(answer, LoggedIn)
-        tokens.add(answer.token)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(LOGIN_SLOTS):
-            nursery.start_soon(log_in)
-        await trio.testing.wait_all_tasks_blocked()
-        gate.set()
-
-    assert len(tokens) == LOGIN_SLOTS
 
 
 async def test_login_behind_ten_failures_has_to_wait(

@@ -6,11 +6,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from pydantic import SecretStr
 from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import WRONG_CODE, Enable, Shown, WrongCode, begin_login, fail_logins
+from tests.auth.conftest import HASH, WRONG_CODE, Enable, Shown, WrongCode, begin_login, fail_logins
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -106,11 +107,17 @@ async def test_wrong_codes_of_many_addresses_slow_down_all_codes(
     await owner.verify(temp_token, address=THERE)
 
 
-@pytest.mark.parametrize("change", ["revoke all", "reset the second factor"])
-async def test_unfinished_login_ends_with_all_sessions_and_with_the_second_factor(
+@pytest.mark.parametrize("change", ["all sessions end", "second factor is reset", "password"])
+async def test_unfinished_login_ends_with_all_sessions_second_factor_or_password(
     owner: Owner, change: str
 ) -> None:
     temp_token = await owner.begin()
-    await (owner.auth.revoke_all if change == "revoke all" else owner.auth.reset_second_factor)()
+    match change:
+        case "all sessions end":
+            await owner.auth.revoke_all()
+        case "second factor is reset":
+            await owner.auth.reset_second_factor()
+        case _:
+            await owner.auth.change_password(SecretStr(HASH))
     with pytest.raises(NotAllowed, match=REFUSED):
         await owner.verify(temp_token)

@@ -45,18 +45,6 @@ async def test_restart_keeps_sessions_and_used_codes(
         await auth.verify_mfa(temp_token, shown(secret, ahead=30), HERE)
 
 
-async def test_second_factor_that_is_lost_between_starts_is_logged(
-    running: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(2):
-        async with running():
-            (tmp_path / "auth.json").unlink()
-
-    assert caplog.messages == [  # the first start's is no warning
-        f"{tmp_path}/auth.json was not there: made one, with the second factor off"
-    ]
-
-
 CANNOT_WRITE = (
     r"^the daemon could not write to its state directory, so nothing was changed; "
     r"see its log, make room, and try again$"

@@ -10,11 +10,9 @@ from trio.testing import MockClock
 from smartlinkd.auth.actor import Auth, Claims, LoggedIn
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 from tests.auth.conftest import (
-    WRONG_CODE,
     Enable,
     Shown,
     WrongCode,
-    begin_login,
     fail_logins,
     log_in,
 )
@@ -52,18 +50,6 @@ async def test_enabling_again_needs_a_new_setup_and_ends_the_session_that_was_sp
         await auth.check_session(first)
 
 
-async def test_code_that_enabled_is_used_up(auth: Auth, enable: Enable, shown: Shown) -> None:
-    secret, token = await enable(auth)
-    session = await auth.check_session(token)
-    used = shown(secret, ahead=-30)
-
-    with pytest.raises(WrongCredential, match=WRONG_CODE):
-        await auth.verify_mfa(await begin_login(auth), used, HERE)
-    with pytest.raises(WrongCredential, match=WRONG_CODE):
-        await auth.disable(session, used, HERE)
-    assert await auth.has_second_factor()
-
-
 @pytest.mark.parametrize("secret", ["", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "é\ud800"])
 async def test_secret_that_setup_did_not_issue_is_refused(
     secret: str, auth: Auth, session: Claims
@@ -86,17 +72,6 @@ async def test_setup_expires_after_ten_minutes(
 
     secret = (await auth.begin_setup()).secret
     mock_clock.jump(599)
-    await auth.enable(session, secret, shown(secret), HERE)
-
-
-async def test_wrong_code_does_not_enable_and_the_next_may(
-    auth: Auth, session: Claims, shown: Shown, wrong_code: WrongCode
-) -> None:
-    secret = (await auth.begin_setup()).secret
-
-    with pytest.raises(WrongCredential, match=WRONG_CODE):
-        await auth.enable(session, secret, wrong_code(secret), HERE)
-    assert not await auth.has_second_factor()
     await auth.enable(session, secret, shown(secret), HERE)
 
 

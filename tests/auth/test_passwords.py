@@ -89,33 +89,6 @@ async def test_checks_run_two_at_a_time_on_threads(monkeypatch: pytest.MonkeyPat
     assert most == 2
 
 
-async def test_check_that_has_started_gives_its_verdict_although_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    entered, gate = threading.Event(), threading.Event()
-
-    def matches(password_hash: str, password: str) -> bool:
-        entered.set()
-        return gate.wait(10)
-
-    monkeypatch.setattr(passwords, "matches", matches)
-    owner = Passwords(SecretStr(GOOD))
-    verdicts = []
-
-    async def check(scope: trio.CancelScope) -> None:
-        with scope:
-            verdicts.append(await owner.is_correct(PASSWORD))
-
-    async with trio.open_nursery() as nursery:
-        scope = trio.CancelScope()
-        nursery.start_soon(check, scope)
-        await trio.to_thread.run_sync(entered.wait)
-        scope.cancel()
-        gate.set()
-
-    assert verdicts == [True]
-
-
 @pytest.fixture
 def little_memory() -> Iterator[None]:
     """Not the 4 TiB that `TOO_MUCH` wants."""
