@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -107,7 +108,7 @@ async def test_failure_of_a_head_request_has_no_body(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("is_behind_it", [True, False], ids=["behind it", "later"])
-async def test_nonsense_after_a_head_request_is_400_with_a_body(
+async def test_nonsense_after_a_head_request_is_400_with_a_body_and_an_id_of_its_own(
     *, serving: Serving, is_behind_it: bool
 ) -> None:
     head, no_request = b"HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n", b"no request\r\n\r\n"
@@ -120,6 +121,7 @@ async def test_nonsense_after_a_head_request_is_400_with_a_body(
                 await stream.send_all(no_request)
             while part := await stream.receive_some():
                 said += part
+    assert len(set(re.findall(rb"x-request-id: (\w+)", said))) == 2
     _, _, second = said.partition(b"\r\n\r\n")
     assert second.startswith(b"HTTP/1.1 400 ")
     assert second.endswith(b"}")
@@ -145,6 +147,7 @@ async def test_request_beyond_the_connections_is_503_and_none_is_cut_off(
         answer = await server.ask(GET)
         assert answer.status == 503
         assert answer.headers["retry-after"] == "1"
+        assert answer.headers["x-request-id"]
         text = "all connections are taken; try again in a moment"
         assert json.loads(answer.body) == {"ok": False, "error": text, "message": text}
         seen.finish.set()

@@ -15,7 +15,7 @@ from quart import Response
 from smartlinkd import logs
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.http_server.failures import request_id
-from tests.http_server.conftest import Seen, Serving, read_answer
+from tests.http_server.conftest import Serving, read_answer
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -103,30 +103,6 @@ async def test_request_refused_before_the_application_keeps_its_id(
         answer = await client.ask(rest + b"X-Request-Id: mine\r\n\r\nzz\r\n")
     assert answer.status >= 400
     assert answer.headers["x-request-id"] == "mine"
-
-
-async def test_answer_without_a_place_has_a_request_id(serving: Serving, seen: Seen) -> None:
-    async with serving(connections=1) as client, await client.connect() as busy:
-        await busy.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-        await seen.started.wait()
-        ids = {(await client.ask(b"")).headers["x-request-id"] for _ in range(2)}
-        seen.finish.set()
-    assert len(ids) == 2
-    assert all(OURS.fullmatch(each) for each in ids)
-
-
-async def test_each_request_of_a_connection_has_its_own_id(serving: Serving) -> None:
-    async with serving() as client, await client.connect() as stream:
-        await stream.send_all(GOOD + b"X-Request-Id: first\r\n\r\n")
-        first = await read_answer(stream)
-        await stream.send_all(GOOD + b"\r\n")
-        second = await read_answer(stream)
-        await stream.send_all(b"nonsense\r\n\r\n")
-        third = await read_answer(stream)
-    ids = [each.headers["x-request-id"] for each in (first, second, third)]
-    assert (first.status, second.status, third.status) == (200, 200, 400)
-    assert ids[0] == "first"
-    assert len(set(ids)) == 3
 
 
 async def test_log_lines_of_a_request_have_its_id_and_no_other(

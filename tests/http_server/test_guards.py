@@ -1,7 +1,7 @@
 """Each guard of docs/decisions/075-http-server.md, by its number there.
 
-That of reason phrases (10) is in test_failures.py, that of ambiguous bodies (12) in
-tests/security/test_http.py.
+Those of large heads (6) and reason phrases (10) are in test_failures.py, that of ambiguous bodies
+(12) in tests/security/test_http.py.
 """
 
 from __future__ import annotations
@@ -219,17 +219,6 @@ async def test_client_that_does_not_close_after_the_answer_is_closed(
         with trio.fail_after(SOON):
             while not await server.is_answered():
                 pass
-
-
-# 6. The head
-
-
-@pytest.mark.parametrize("kilobytes", [20, 40])
-async def test_large_head_at_once_is_431(serving: Serving, kilobytes: int) -> None:
-    head = b"GET /small HTTP/1.1\r\nHost: a\r\nA: %b\r\n\r\n" % (b"x" * 1000 * kilobytes)
-    async with serving() as server:
-        answer = await server.ask(head)
-        assert (answer.status, answer.headers["connection"]) == (431, "close")
 
 
 # 7. The descriptors

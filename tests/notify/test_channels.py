@@ -83,12 +83,6 @@ async def test_receiver_that_hangs_raises_not_sent_in_time(receiver: Receiver) -
         await channel.send(BODY)
 
 
-async def test_unreachable_receiver_raises_not_sent_without_the_url() -> None:
-    with pytest.raises(NotSent, match=r"127\.0\.0\.1 cannot be connected to") as raised:
-        await RequestChannel(SecretStr("http://127.0.0.1:1/secret")).send(BODY)
-    assert "secret" not in str(raised.value)
-
-
 async def test_program_gets_the_notice_and_its_arguments_and_nothing_of_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
