@@ -136,7 +136,7 @@ async def test_wrong_codes_of_many_addresses_slow_down_switching(
         await switch(shown(secret), THERE)
 
 
-async def test_switching_with_a_right_code_resets_the_failures_of_the_address(
+async def test_switching_or_login_resets_the_failures_of_the_address(
     auth: Auth, session: Claims, shown: Shown
 ) -> None:
     await fail_logins(auth, 9)
@@ -144,4 +144,6 @@ async def test_switching_with_a_right_code_resets_the_failures_of_the_address(
     await auth.enable(session, secret, shown(secret), HERE)
     await fail_logins(auth, 9)
     await auth.disable(session, shown(secret, ahead=30), HERE)
+    await fail_logins(auth, 9)
+    await log_in(auth)
     await fail_logins(auth, 9)
