@@ -13,14 +13,14 @@ from smartlinkd.auth import passwords, state
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.errors import Unavailable
-from tests.auth.conftest import LogIn
+from tests.auth.conftest import log_in
 
 BUSY = r"^too many logins or changes at once; try again shortly$"
 
 
 @pytest.mark.parametrize("address", ["192.0.2.{}", "192.0.2.1"], ids=["many", "one"])
 async def test_token_is_checked_while_logins_and_the_disk_hang(
-    auth: Auth, log_in: LogIn, monkeypatch: pytest.MonkeyPatch, address: str
+    auth: Auth, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """Whoever it is that logs in: of one address most wait for the verdicts of the others."""
     token = await log_in(auth)

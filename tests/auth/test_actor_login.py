@@ -13,11 +13,11 @@ from pydantic import SecretStr
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
+from smartlinkd.auth.state import AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import LogIn, NewAuth, Running, fail_logins
+from tests.auth.conftest import NewAuth, Running, fail_logins, log_in
 
 WEEK = 7 * 24 * 3600
 HERE = "192.0.2.1"
@@ -75,28 +75,6 @@ async def test_concurrent_wrong_passwords_are_limited_to_ten(auth: Auth) -> None
     assert outcomes.count(TooManyTries) == 20
 
 
-async def test_concurrent_right_passwords_all_log_in(
-    auth: Auth, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a bot sends them that logs in for each of its messages."""
-    gate = threading.Event()
-    monkeypatch.setattr(passwords, "matches", lambda _, __: gate.wait(10))
-    tokens: set[str] = set()
-
-    async def log_in() -> None:
-        answer = await auth.login("the right one", HERE)
-        assert isinstance(answer, LoggedIn)
-        tokens.add(answer.token)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(LOGIN_SLOTS):
-            nursery.start_soon(log_in)
-        await trio.testing.wait_all_tasks_blocked()
-        gate.set()
-
-    assert len(tokens) == LOGIN_SLOTS
-
-
 async def test_login_behind_ten_failures_has_to_wait(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +126,7 @@ async def itself(state: AuthState) -> AuthState:
 
 
 async def test_given_signing_secret_is_used_and_not_saved(
-    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path
+    new_auth: NewAuth, running: Running, tmp_path: Path
 ) -> None:
     async with running(new_auth(signing_secret="ab" * 32)) as auth:
         token = await log_in(auth)

@@ -6,11 +6,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from pydantic import SecretStr
 from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
+from tests.auth.conftest import HASH, WRONG_CODE, Enable, Shown, WrongCode, begin_login, fail_logins
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -21,14 +22,11 @@ REFUSED = r"^tempToken: is invalid, used or expired; log in again at /api/auth/l
 class Owner:
     """Somebody who knows the password and has the phone, logging in."""
 
-    def __init__(
-        self, auth: Auth, wall: SimpleNamespace, code: Shown, wrong_code: str, begin: LogIn
-    ) -> None:
+    def __init__(self, auth: Auth, wall: SimpleNamespace, code: Shown, wrong_code: str) -> None:
         self.auth, self.wall, self.code, self.wrong_code = auth, wall, code, wrong_code
-        self._begin = begin
 
     async def begin(self) -> str:
-        return await self._begin(self.auth)
+        return await begin_login(self.auth)
 
     async def verify(self, temp_token: str, code: str | None = None, address: str = HERE) -> str:
         return await self.auth.verify_mfa(
@@ -43,16 +41,10 @@ class Owner:
 
 @pytest.fixture
 async def owner(
-    *,
-    auth: Auth,
-    enable: Enable,
-    begin_login: LogIn,
-    shown: Shown,
-    wrong_code: WrongCode,
-    wall: SimpleNamespace,
+    auth: Auth, enable: Enable, shown: Shown, wrong_code: WrongCode, wall: SimpleNamespace
 ) -> Owner:
     secret, _ = await enable(auth)
-    return Owner(auth, wall, partial(shown, secret), wrong_code(secret), begin_login)
+    return Owner(auth, wall, partial(shown, secret), wrong_code(secret))
 
 
 async def test_temporary_token_ends_after_five_wrong_codes(owner: Owner) -> None:
@@ -115,11 +107,17 @@ async def test_wrong_codes_of_many_addresses_slow_down_all_codes(
     await owner.verify(temp_token, address=THERE)
 
 
-@pytest.mark.parametrize("change", ["revoke all", "reset the second factor"])
-async def test_unfinished_login_ends_with_all_sessions_and_with_the_second_factor(
+@pytest.mark.parametrize("change", ["all sessions end", "second factor is reset", "password"])
+async def test_unfinished_login_ends_with_all_sessions_second_factor_or_password(
     owner: Owner, change: str
 ) -> None:
     temp_token = await owner.begin()
-    await (owner.auth.revoke_all if change == "revoke all" else owner.auth.reset_second_factor)()
+    match change:
+        case "all sessions end":
+            await owner.auth.revoke_all()
+        case "second factor is reset":
+            await owner.auth.reset_second_factor()
+        case _:
+            await owner.auth.change_password(SecretStr(HASH))
     with pytest.raises(NotAllowed, match=REFUSED):
         await owner.verify(temp_token)

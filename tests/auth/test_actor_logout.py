@@ -14,7 +14,7 @@ from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
 from smartlinkd.state_files import NotSaved, StateUnusable
-from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
+from tests.auth.conftest import Enable, NewAuth, Running, Shown, log_in
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"
@@ -48,7 +48,7 @@ async def test_session_after_a_logout_cannot_change_anything(
 
 
 async def test_logout_ends_that_session_and_no_other_and_survives_restart(
-    running: Running, log_in: LogIn, tmp_path: Path
+    running: Running, tmp_path: Path
 ) -> None:
     async with running() as auth:
         ended, other = await log_in(auth), await log_in(auth)
@@ -60,7 +60,7 @@ async def test_logout_ends_that_session_and_no_other_and_survives_restart(
 
 
 async def test_logout_that_was_not_saved_has_not_happened(
-    auth: Auth, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
+    auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise NotSaved("no room")
@@ -74,7 +74,7 @@ async def test_logout_that_was_not_saved_has_not_happened(
 
 
 async def test_logout_is_forgotten_a_day_after_its_expiry(
-    auth: Auth, log_in: LogIn, wall: SimpleNamespace, tmp_path: Path
+    auth: Auth, wall: SimpleNamespace, tmp_path: Path
 ) -> None:
     await log_out(auth, await log_in(auth))
     wall.now += WEEK + 86_400 - 1
@@ -86,11 +86,7 @@ async def test_logout_is_forgotten_a_day_after_its_expiry(
 
 
 async def test_1001st_logout_ends_every_session(
-    running: Running,
-    log_in: LogIn,
-    wall: SimpleNamespace,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    running: Running, wall: SimpleNamespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ends = int(wall.now) + WEEK
     ended = {f"{number:032x}": ends for number in range(MAX_LOGOUTS - 1)}

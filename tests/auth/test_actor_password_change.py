@@ -13,7 +13,7 @@ from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
-from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
+from tests.auth.conftest import NewAuth, Running, log_in
 
 HERE = "192.0.2.1"
 OLD = hash_password("the right one")
@@ -29,7 +29,7 @@ def new_auth(new_auth: NewAuth, monkeypatch: pytest.MonkeyPatch) -> NewAuth:
 
 
 async def test_changed_password_ends_every_session_and_alone_logs_in(
-    auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
+    auth: Auth, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await log_in(auth)
     await auth.check_session(token)
@@ -68,22 +68,7 @@ async def test_login_with_the_old_password_that_is_under_way_fails(
         goes_on.set()
 
 
-async def test_unfinished_login_cannot_be_finished_after_a_password_change(
-    auth: Auth,
-    enable: Enable,
-    begin_login: LogIn,
-    shown: Shown,
-) -> None:
-    secret, _ = await enable(auth)
-    temporary = await begin_login(auth)
-    await auth.change_password(NEW)
-    with pytest.raises(NotAllowed):
-        await auth.verify_mfa(temporary, shown(secret, ahead=30), HERE)
-
-
-async def test_old_password_that_is_put_back_brings_no_session_back(
-    auth: Auth, log_in: LogIn
-) -> None:
+async def test_old_password_that_is_put_back_brings_no_session_back(auth: Auth) -> None:
     await auth.change_password(SecretStr(OLD))
     token = await log_in(auth)
     await auth.change_password(NEW)
@@ -95,11 +80,7 @@ async def test_old_password_that_is_put_back_brings_no_session_back(
 
 @pytest.mark.parametrize("between", ["a start", "a reload"])
 async def test_old_password_at_a_later_start_brings_no_session_back(
-    new_auth: NewAuth,
-    running: Running,
-    log_in: LogIn,
-    between: str,
-    caplog: pytest.LogCaptureFixture,
+    new_auth: NewAuth, running: Running, between: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(new_auth(password_hash=OLD)) as auth:
         token = await log_in(auth)
@@ -119,7 +100,7 @@ async def test_old_password_at_a_later_start_brings_no_session_back(
 
 
 async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(
-    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path
+    new_auth: NewAuth, running: Running, tmp_path: Path
 ) -> None:
     """An older daemon did not save which password it is."""
     async with running(new_auth(password_hash=OLD)) as auth:
@@ -134,7 +115,7 @@ async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(
 
 @pytest.mark.parametrize("unsaved", ["auth.json", "password-digest"])
 async def test_password_change_on_a_full_disk_is_in_force_and_can_be_repeated(
-    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path, unsaved: str
+    new_auth: NewAuth, running: Running, tmp_path: Path, unsaved: str
 ) -> None:
     async with running(new_auth(password_hash=OLD)) as auth:
         token = await log_in(auth)

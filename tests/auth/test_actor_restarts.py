@@ -18,7 +18,7 @@ from smartlinkd.auth.files import SavedState, load, save
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
-from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
+from tests.auth.conftest import Enable, NewAuth, Running, Shown, begin_login, log_in
 from tests.fakes.files import fail_folder_fsync, unwritable
 from tests.shortage import Shortage
 
@@ -26,11 +26,7 @@ HERE = "192.0.2.1"
 
 
 async def test_restart_keeps_sessions_and_used_codes(
-    running: Running,
-    log_in: LogIn,
-    enable: Enable,
-    begin_login: LogIn,
-    shown: Shown,
+    running: Running, enable: Enable, shown: Shown
 ) -> None:
     async with running() as auth:
         ended = await log_in(auth)
@@ -49,18 +45,6 @@ async def test_restart_keeps_sessions_and_used_codes(
         await auth.verify_mfa(temp_token, shown(secret, ahead=30), HERE)
 
 
-async def test_second_factor_that_is_lost_between_starts_is_logged(
-    running: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(2):
-        async with running():
-            (tmp_path / "auth.json").unlink()
-
-    assert caplog.messages == [  # the first start's is no warning
-        f"{tmp_path}/auth.json was not there: made one, with the second factor off"
-    ]
-
-
 CANNOT_WRITE = (
     r"^the daemon could not write to its state directory, so nothing was changed; "
     r"see its log, make room, and try again$"
@@ -68,7 +52,7 @@ CANNOT_WRITE = (
 
 
 async def test_disk_error_after_a_write_restarts_the_actor_which_reads_the_disk(
-    new_auth: NewAuth, running: Running, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
+    new_auth: NewAuth, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = new_auth()
     with pytest.RaisesGroup(pytest.RaisesGroup(OSError)):
@@ -85,7 +69,7 @@ async def test_disk_error_after_a_write_restarts_the_actor_which_reads_the_disk(
 
 
 async def test_calls_without_a_thread_are_refused_and_change_and_count_nothing(
-    auth: Auth, enable: Enable, begin_login: LogIn, shown: Shown, no_thread: Shortage
+    auth: Auth, enable: Enable, shown: Shown, no_thread: Shortage
 ) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
@@ -146,11 +130,7 @@ async def test_caller_that_leaves_during_a_save_leaves_a_whole_change(
 
 
 async def test_code_sent_twice_at_the_same_time_is_accepted_once(
-    auth: Auth,
-    enable: Enable,
-    begin_login: LogIn,
-    shown: Shown,
-    monkeypatch: pytest.MonkeyPatch,
+    auth: Auth, enable: Enable, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret, _ = await enable(auth)
     temp_tokens = [await begin_login(auth) for _ in range(3)]
@@ -177,14 +157,7 @@ async def test_code_sent_twice_at_the_same_time_is_accepted_once(
 
 
 async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
-    *,
-    auth: Auth,
-    enable: Enable,
-    begin_login: LogIn,
-    log_in: LogIn,
-    shown: Shown,
-    wall: SimpleNamespace,
-    tmp_path: Path,
+    auth: Auth, enable: Enable, shown: Shown, wall: SimpleNamespace, tmp_path: Path
 ) -> None:
     token = await log_in(auth)
     session = await auth.check_session(token)
@@ -215,7 +188,7 @@ async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
 
 
 async def test_restart_ends_unfinished_logins_and_setups(
-    new_auth: NewAuth, running: Running, enable: Enable, begin_login: LogIn, shown: Shown
+    new_auth: NewAuth, running: Running, enable: Enable, shown: Shown
 ) -> None:
     auth = new_auth()
     async with running(auth):

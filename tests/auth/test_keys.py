@@ -25,7 +25,7 @@ from smartlinkd.auth.keys import (
 )
 from smartlinkd.errors import Invalid, NotAllowed, NotFound, Unavailable, WrongCredential
 from smartlinkd.state_files import NotSaved, StateUnusable
-from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown, WrongCode
+from tests.auth.conftest import Enable, NewAuth, Running, Shown, WrongCode, log_in
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"
@@ -151,7 +151,7 @@ async def test_key_with_a_second_factor_needs_a_code_which_is_used_up(
 
 
 async def test_revoke_all_ends_keys_only_when_asked(
-    auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
+    auth: Auth, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = await make(auth)
     await auth.revoke_all()
@@ -277,7 +277,7 @@ def test_key_name_is_1_to_60_printable_characters_and_is_stripped(name: str, is_
             names.validate_python(name)
 
 
-async def test_key_without_a_second_factor_needs_no_code(auth: Auth, log_in: LogIn) -> None:
+async def test_key_without_a_second_factor_needs_no_code(auth: Auth) -> None:
     session = await auth.check_session(await log_in(auth))
     made = await auth.create_key(wanted(), session, None, HERE)
     await auth.check_key(made.key.get_secret_value())

@@ -34,14 +34,6 @@ GOOD = a_hash()
 TOO_MUCH = GOOD.replace("m=19456", f"m={2**32 - 1}")  # KiB
 
 
-async def test_password_is_told_from_others() -> None:
-    owner = Passwords(SecretStr(hash_password(PASSWORD)))
-
-    assert await owner.is_correct(PASSWORD) is True
-    assert await owner.is_correct(PASSWORD + "!") is False
-    assert await owner.is_correct("") is False
-
-
 @pytest.mark.parametrize("password", ["pässwörd", "nul\0byte", "lone \ud800 surrogate", "x" * 1024])
 async def test_password_may_be_any_text_up_to_1024_characters(password: str) -> None:
     owner = Passwords(SecretStr(hash_password(password)))
@@ -87,33 +79,6 @@ async def test_checks_run_two_at_a_time_on_threads(monkeypatch: pytest.MonkeyPat
         gate.set()
 
     assert most == 2
-
-
-async def test_check_that_has_started_gives_its_verdict_although_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    entered, gate = threading.Event(), threading.Event()
-
-    def matches(password_hash: str, password: str) -> bool:
-        entered.set()
-        return gate.wait(10)
-
-    monkeypatch.setattr(passwords, "matches", matches)
-    owner = Passwords(SecretStr(GOOD))
-    verdicts = []
-
-    async def check(scope: trio.CancelScope) -> None:
-        with scope:
-            verdicts.append(await owner.is_correct(PASSWORD))
-
-    async with trio.open_nursery() as nursery:
-        scope = trio.CancelScope()
-        nursery.start_soon(check, scope)
-        await trio.to_thread.run_sync(entered.wait)
-        scope.cancel()
-        gate.set()
-
-    assert verdicts == [True]
 
 
 @pytest.fixture

@@ -101,14 +101,6 @@ def test_token_of_the_future_is_refused_beyond_a_minute(claim: str) -> None:
     refused(token, now=NOW - 0.1)
 
 
-def test_token_of_another_password_is_refused() -> None:
-    token = tokens.issue("session", jti="one", epoch="first", now=NOW)
-    after = Tokens(SecretBytes(SECRET), SecretStr(HASH[:-1] + "Q"))
-
-    with pytest.raises(NotAllowed):
-        after.read(token, "session", now=NOW)
-
-
 def test_token_does_not_hold_the_password_hash() -> None:
     payload = tokens.issue("session", jti="one", epoch="first", now=NOW).split(".")[1]
     claims = base64.urlsafe_b64decode(payload + "==")
@@ -169,14 +161,6 @@ FORGED = {
 @pytest.mark.parametrize("token", FORGED.values(), ids=list(FORGED))
 def test_forged_token_is_refused(token: str) -> None:
     refused(token)
-
-
-@pytest.mark.parametrize("part", [0, 1, 2])
-def test_tampered_token_is_refused(part: int) -> None:
-    parts = signed(session()).split(".")
-    parts[part] = parts[part][:5] + ("A" if parts[part][5] != "A" else "B") + parts[part][6:]
-
-    refused(".".join(parts))
 
 
 @pytest.mark.parametrize(("length", "decoded"), [(1024, True), (1025, False)])

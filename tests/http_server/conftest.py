@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,6 +75,11 @@ class Client:
         return answer.status == 200 and answer.body == b"ok"
 
 
+def client_of(listening: socket.socket) -> Client:
+    """Return a client for a listening socket that something else serves."""
+    return Client(listening.getsockname()[1])
+
+
 async def read_all(stream: trio.SocketStream) -> bytes:
     received = b""
     with suppress(trio.BrokenResourceError):
@@ -118,10 +123,6 @@ class Serving(Protocol):
     def __call__(
         self, *, grace: float = ..., **limits: float
     ) -> AbstractAsyncContextManager[Running]: ...
-
-
-AnswerOf = Callable[[trio.SocketStream], Awaitable[Answer]]
-ClientOf = Callable[[socket.socket], Client]
 
 
 @pytest.fixture
@@ -213,14 +214,3 @@ async def running(
 @pytest.fixture
 def serving(app: GuardedQuart) -> Serving:
     return partial(running, app)
-
-
-@pytest.fixture
-def answer_of() -> AnswerOf:
-    return read_answer
-
-
-@pytest.fixture
-def client_of() -> ClientOf:
-    """A client for a listening socket that something else serves."""
-    return lambda listening: Client(listening.getsockname()[1])

@@ -75,15 +75,12 @@ async def send_slowly(_message: dict[str, Any]) -> None:
     await trio.sleep(2 * RESPONSE_SECONDS)
 
 
-async def test_answer_that_is_not_taken_ends_in_time(
-    app: GuardedQuart, autojump_clock: MockClock
+@pytest.mark.parametrize("more", [0, 5])
+async def test_answer_that_is_not_taken_ends_after_the_time_for_its_length(
+    app: GuardedQuart, autojump_clock: MockClock, more: int
 ) -> None:
-    assert await ask(app, send_never, "POST", "/") == RESPONSE_SECONDS
-
-
-async def test_large_answer_has_more_time(app: GuardedQuart, autojump_clock: MockClock) -> None:
-    body = bytes(5 * RESPONSE_PACE)
-    assert await ask(app, send_never, "POST", "/", body) == RESPONSE_SECONDS + 5
+    body = bytes(more * RESPONSE_PACE)
+    assert await ask(app, send_never, "POST", "/", body) == RESPONSE_SECONDS + more
 
 
 async def test_answer_with_its_own_timeout_has_no_other(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -13,12 +14,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.accepting import LOG_INTERVAL_S
 from smartlinkd.http_server.app import BODY_SECONDS
+from tests.http_server.conftest import Seen, Serving, read_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from smartlinkd.http_server import GuardedQuart
-    from tests.http_server.conftest import AnswerOf, Seen, Serving
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -41,7 +42,7 @@ async def test_head_that_drips_in_is_cut_off(serving: Serving) -> None:
 
 
 async def test_slow_handler_is_not_cut_off(
-    mock_clock: MockClock, serving: Serving, seen: Seen, answer_of: AnswerOf
+    mock_clock: MockClock, serving: Serving, seen: Seen
 ) -> None:
     async with serving(idle_seconds=5) as server, await server.connect() as stream:
         await stream.send_all(WAIT)
@@ -49,28 +50,24 @@ async def test_slow_handler_is_not_cut_off(
         mock_clock.jump(20)  # past the idle time, which does not count while work is done
         await wait_all_tasks_blocked()
         seen.finish.set()
-        assert (await answer_of(stream)).body == b"waited"
+        assert (await read_answer(stream)).body == b"waited"
 
 
-async def test_body_that_stops_is_408(
-    serving: Serving, answer_of: AnswerOf, mock_clock: MockClock
-) -> None:
+async def test_body_that_stops_is_408(serving: Serving, mock_clock: MockClock) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(HEAD + b"Content-Length: 5\r\n\r\nab")
         await wait_all_tasks_blocked()
         mock_clock.jump(BODY_SECONDS)
-        answer = await answer_of(stream)
+        answer = await read_answer(stream)
         assert (answer.status, answer.headers["connection"]) == (408, "close")
 
 
-async def test_largest_body_is_taken_and_the_connection_kept(
-    serving: Serving, answer_of: AnswerOf
-) -> None:
+async def test_largest_body_is_taken_and_the_connection_kept(serving: Serving) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(HEAD + b"Content-Length: %d\r\n\r\n" % MAX + bytes(MAX))
-        assert (await answer_of(stream)).body == str(MAX).encode()
+        assert (await read_answer(stream)).body == str(MAX).encode()
         await stream.send_all(GET)
-        assert (await answer_of(stream)).body == b"ok"
+        assert (await read_answer(stream)).body == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +86,12 @@ async def test_body_over_the_limit_is_413_and_closes(serving: Serving, body: byt
         assert b"\r\nconnection: close\r\n" in said
 
 
-async def test_expect_100_continue_is_answered_before_the_body(
-    serving: Serving, answer_of: AnswerOf
-) -> None:
+async def test_expect_100_continue_is_answered_before_the_body(serving: Serving) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(HEAD + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 100")
         await stream.send_all(b"abc")
-        assert (await answer_of(stream)).body == b"3"
+        assert (await read_answer(stream)).body == b"3"
 
 
 async def test_body_that_ends_early_is_400(serving: Serving) -> None:
@@ -113,7 +108,7 @@ async def test_failure_of_a_head_request_has_no_body(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("is_behind_it", [True, False], ids=["behind it", "later"])
-async def test_nonsense_after_a_head_request_is_400_with_a_body(
+async def test_nonsense_after_a_head_request_is_400_with_a_body_and_an_id_of_its_own(
     *, serving: Serving, is_behind_it: bool
 ) -> None:
     head, no_request = b"HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n", b"no request\r\n\r\n"
@@ -126,6 +121,7 @@ async def test_nonsense_after_a_head_request_is_400_with_a_body(
                 await stream.send_all(no_request)
             while part := await stream.receive_some():
                 said += part
+    assert len(set(re.findall(rb"x-request-id: (\w+)", said))) == 2
     _, _, second = said.partition(b"\r\n\r\n")
     assert second.startswith(b"HTTP/1.1 400 ")
     assert second.endswith(b"}")
@@ -143,7 +139,7 @@ async def test_method_in_small_letters_is_answered_with_a_body(
 
 
 async def test_request_beyond_the_connections_is_503_and_none_is_cut_off(
-    serving: Serving, seen: Seen, answer_of: AnswerOf
+    serving: Serving, seen: Seen
 ) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(WAIT)
@@ -151,10 +147,11 @@ async def test_request_beyond_the_connections_is_503_and_none_is_cut_off(
         answer = await server.ask(GET)
         assert answer.status == 503
         assert answer.headers["retry-after"] == "1"
+        assert answer.headers["x-request-id"]
         text = "all connections are taken; try again in a moment"
         assert json.loads(answer.body) == {"ok": False, "error": text, "message": text}
         seen.finish.set()
-        assert (await answer_of(only)).body == b"waited"
+        assert (await read_answer(only)).body == b"waited"
 
 
 async def say_more(stream: trio.SocketStream) -> None:
@@ -164,10 +161,7 @@ async def say_more(stream: trio.SocketStream) -> None:
 
 
 async def test_refused_clients_beyond_the_limit_are_reset(
-    serving: Serving,
-    seen: Seen,
-    answer_of: AnswerOf,
-    mock_clock: MockClock,
+    serving: Serving, seen: Seen, mock_clock: MockClock
 ) -> None:
     """And as many again when these have left."""
     async with serving(connections=1, refusals=1) as server, await server.connect() as only:
@@ -175,7 +169,7 @@ async def test_refused_clients_beyond_the_limit_are_reset(
         await seen.started.wait()
         for _ in range(2):
             async with await server.connect() as told, await server.connect() as another:
-                assert [(await answer_of(each)).status for each in (told, another)] == [503, 503]
+                assert [(await read_answer(each)).status for each in (told, another)] == [503, 503]
                 await say_more(told)
                 with pytest.raises(trio.BrokenResourceError):
                     await say_more(another)
@@ -195,13 +189,13 @@ async def test_full_server_is_logged_once_an_interval(
             assert caplog.text.count("all 1 connections are at work") == told
 
 
-async def test_half_a_body_does_not_give_way(serving: Serving, answer_of: AnswerOf) -> None:
+async def test_half_a_body_does_not_give_way(serving: Serving) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(HEAD + b"Content-Length: 2\r\n\r\na")
         await wait_all_tasks_blocked()
         assert (await server.ask(GET)).status == 503
         await only.send_all(b"b")
-        assert (await answer_of(only)).body == b"2"
+        assert (await read_answer(only)).body == b"2"
 
 
 async def test_connection_that_had_its_last_answer_gives_way(serving: Serving) -> None:
@@ -214,32 +208,28 @@ async def test_connection_that_had_its_last_answer_gives_way(serving: Serving) -
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"])
-async def test_longest_idle_connection_gives_way(
-    serving: Serving, answer_of: AnswerOf, said: bytes
-) -> None:
+async def test_longest_idle_connection_gives_way(serving: Serving, said: bytes) -> None:
     async with (
         serving(connections=2, idle_seconds=60) as server,
         await server.connect() as older,
         await server.connect() as oldest,
     ):
         await older.send_all(GET)
-        await answer_of(older)  # from here on it is idle, later than the other
+        await read_answer(older)  # from here on it is idle, later than the other
         await oldest.send_all(said)
         await wait_all_tasks_blocked()
         assert await server.is_answered()
         with trio.fail_after(SOON):
             assert await oldest.receive_some() == b""
         await older.send_all(GET)
-        assert (await answer_of(older)).body == b"ok"
+        assert (await read_answer(older)).body == b"ok"
 
 
-async def test_place_is_free_as_soon_as_an_idle_client_leaves(
-    serving: Serving, answer_of: AnswerOf
-) -> None:
+async def test_place_is_free_as_soon_as_an_idle_client_leaves(serving: Serving) -> None:
     async with serving(connections=1, idle_seconds=60) as server:
         async with await server.connect() as only:
             await only.send_all(GET)
-            await answer_of(only)
+            await read_answer(only)
             await wait_all_tasks_blocked()
         with trio.fail_after(SOON):
             while not await server.is_answered():
@@ -297,13 +287,13 @@ async def test_client_gone_before_it_is_accepted_is_not_logged(
 
 
 async def test_idle_time_is_counted_from_the_last_answer(
-    serving: Serving, answer_of: AnswerOf, mock_clock: MockClock
+    serving: Serving, mock_clock: MockClock
 ) -> None:
     async with serving(idle_seconds=15) as server, await server.connect() as stream:
         await wait_all_tasks_blocked()
         mock_clock.jump(10)
         await stream.send_all(GET)
-        await answer_of(stream)
+        await read_answer(stream)
         for seconds, is_over in ((0, False), (5, False), (9, False), (1, True)):
             await wait_all_tasks_blocked()
             mock_clock.jump(seconds)

@@ -7,7 +7,6 @@ import json
 import logging
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -16,9 +15,7 @@ from quart import Response
 from smartlinkd import logs
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.http_server.failures import request_id
-
-if TYPE_CHECKING:
-    from tests.http_server.conftest import AnswerOf, Seen, Serving
+from tests.http_server.conftest import Serving, read_answer
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -108,34 +105,8 @@ async def test_request_refused_before_the_application_keeps_its_id(
     assert answer.headers["x-request-id"] == "mine"
 
 
-async def test_answer_without_a_place_has_a_request_id(serving: Serving, seen: Seen) -> None:
-    async with serving(connections=1) as client, await client.connect() as busy:
-        await busy.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-        await seen.started.wait()
-        ids = {(await client.ask(b"")).headers["x-request-id"] for _ in range(2)}
-        seen.finish.set()
-    assert len(ids) == 2
-    assert all(OURS.fullmatch(each) for each in ids)
-
-
-async def test_each_request_of_a_connection_has_its_own_id(
-    serving: Serving, answer_of: AnswerOf
-) -> None:
-    async with serving() as client, await client.connect() as stream:
-        await stream.send_all(GOOD + b"X-Request-Id: first\r\n\r\n")
-        first = await answer_of(stream)
-        await stream.send_all(GOOD + b"\r\n")
-        second = await answer_of(stream)
-        await stream.send_all(b"nonsense\r\n\r\n")
-        third = await answer_of(stream)
-    ids = [each.headers["x-request-id"] for each in (first, second, third)]
-    assert (first.status, second.status, third.status) == (200, 200, 400)
-    assert ids[0] == "first"
-    assert len(set(ids)) == 3
-
-
 async def test_log_lines_of_a_request_have_its_id_and_no_other(
-    app: GuardedQuart, serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+    app: GuardedQuart, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -161,7 +132,7 @@ async def test_log_lines_of_a_request_have_its_id_and_no_other(
                 await kept.send_all(
                     b"GET /say/%s HTTP/1.1\r\nHost: a\r\nX-Request-Id: %s\r\n\r\n" % (what, what)
                 )
-                await answer_of(kept)
+                await read_answer(kept)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(lines) == 10
     for line in lines:

@@ -1,13 +1,12 @@
 """Each guard of docs/decisions/075-http-server.md, by its number there.
 
-That of reason phrases (10) is in test_failures.py, that of ambiguous bodies (12) in
-tests/security/test_http.py.
+Those of large heads (6) and reason phrases (10) are in test_failures.py, that of ambiguous bodies
+(12) in tests/security/test_http.py.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -16,9 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from smartlinkd.http_server.http1 import Http1
-
-if TYPE_CHECKING:
-    from tests.http_server.conftest import ClientOf, Running, Seen, Serving
+from tests.http_server.conftest import Running, Seen, Serving, client_of
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -224,22 +221,11 @@ async def test_client_that_does_not_close_after_the_answer_is_closed(
                 pass
 
 
-# 6. The head
-
-
-@pytest.mark.parametrize("kilobytes", [20, 40])
-async def test_large_head_at_once_is_431(serving: Serving, kilobytes: int) -> None:
-    head = b"GET /small HTTP/1.1\r\nHost: a\r\nA: %b\r\n\r\n" % (b"x" * 1000 * kilobytes)
-    async with serving() as server:
-        answer = await server.ask(head)
-        assert (answer.status, answer.headers["connection"]) == (431, "close")
-
-
 # 7. The descriptors
 
 
 async def test_sockets_stay_open_for_the_next_server_and_are_not_inherited(
-    app: GuardedQuart, client_of: ClientOf
+    app: GuardedQuart,
 ) -> None:
     [listening] = bind("127.0.0.1", 0)
     with listening:

@@ -99,13 +99,6 @@ async def test_body_of_a_token_counts_with_its_followers(places: Places, bodies:
         pass
 
 
-async def test_oldest_body_gives_way_to_a_new_one(places: Places, bodies: Bodies) -> None:
-    for number in range(14):
-        await bodies.begin(str(number), "192.0.2.1")
-    assert bodies.cancelled == ["0", "1"]
-    assert places.taken == places.most
-
-
 async def test_body_of_the_sender_with_the_most_gives_way(places: Places, bodies: Bodies) -> None:
     await bodies.begin("first of all", "192.0.2.1")
     for number in range(12):

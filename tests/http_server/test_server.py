@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
-
-if TYPE_CHECKING:
-    from tests.http_server.conftest import AnswerOf, ClientOf, Running, Seen, Serving
+from tests.http_server.conftest import Running, Seen, Serving, client_of, read_answer
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
 SOON = 3.0  # seconds; far below the grace
 
 
-async def test_idle_clients_do_not_delay_the_stop(serving: Serving, answer_of: AnswerOf) -> None:
+async def test_idle_clients_do_not_delay_the_stop(serving: Serving) -> None:
     async with (
         serving(idle_seconds=60) as server,
         await server.connect() as stream,
@@ -28,7 +25,7 @@ async def test_idle_clients_do_not_delay_the_stop(serving: Serving, answer_of: A
     ):
         await begins.send_all(GET[:-2])
         await stream.send_all(GET)
-        await answer_of(stream)
+        await read_answer(stream)
         server.stop.set()
         with trio.fail_after(SOON):
             await server.ended.wait()
@@ -42,7 +39,7 @@ async def begin_to_stop(server: Running) -> None:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "used before"])
 async def test_request_on_its_way_is_answered_and_closes_its_connection(
-    *, serving: Serving, answer_of: AnswerOf, is_new: bool
+    *, serving: Serving, is_new: bool
 ) -> None:
     """Its client was let in: nobody else would answer it."""
     async with (
@@ -51,10 +48,10 @@ async def test_request_on_its_way_is_answered_and_closes_its_connection(
     ):
         if not is_new:
             await stream.send_all(GET)
-            await answer_of(stream)
+            await read_answer(stream)
         await begin_to_stop(server)
         await stream.send_all(GET)
-        answer = await answer_of(stream)
+        answer = await read_answer(stream)
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         with trio.fail_after(SOON):
             assert await stream.receive_some() == b""
@@ -62,7 +59,7 @@ async def test_request_on_its_way_is_answered_and_closes_its_connection(
 
 
 async def test_running_request_is_answered_and_its_connection_closed(
-    serving: Serving, seen: Seen, answer_of: AnswerOf
+    serving: Serving, seen: Seen
 ) -> None:
     """Its grace goes on when the last call is over."""
     async with serving(last_call_seconds=0) as server, await server.connect() as stream:
@@ -70,7 +67,7 @@ async def test_running_request_is_answered_and_its_connection_closed(
         await seen.started.wait()
         await begin_to_stop(server)
         seen.finish.set()
-        answer = await answer_of(stream)
+        answer = await read_answer(stream)
         assert (answer.body, answer.headers["connection"]) == (b"waited", "close")
 
 
@@ -95,23 +92,21 @@ async def test_request_longer_than_the_grace_is_cancelled(serving: Serving, seen
         assert seen.cancelled.is_set()
 
 
-async def test_request_behind_another_does_not_delay_the_stop(
-    serving: Serving, seen: Seen, answer_of: AnswerOf
-) -> None:
+async def test_request_behind_another_does_not_delay_the_stop(serving: Serving, seen: Seen) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(WAIT + GET)
         await seen.started.wait()
         server.stop.set()
         await trio.testing.wait_all_tasks_blocked()
         seen.finish.set()
-        await answer_of(stream)
+        await read_answer(stream)
         await stream.aclose()
         with trio.fail_after(SOON):
             await server.ended.wait()
 
 
 async def test_cancelled_server_ends_at_once_and_leaves_no_task(
-    app: GuardedQuart, seen: Seen, client_of: ClientOf
+    app: GuardedQuart, seen: Seen
 ) -> None:
     [listening] = bind("127.0.0.1", 0)
     tasks = trio.lowlevel.current_statistics().tasks_living
@@ -129,7 +124,7 @@ async def test_cancelled_server_ends_at_once_and_leaves_no_task(
 
 
 async def test_next_request_of_a_connection_is_answered_by_the_app_that_replaced_the_first(
-    app: GuardedQuart, answer_of: AnswerOf, client_of: ClientOf, nursery: trio.Nursery
+    app: GuardedQuart, nursery: trio.Nursery
 ) -> None:
     another, served = GuardedQuart(), ServedApp(app)
     another.add_url_rule("/small", "small", lambda: "another")
@@ -140,7 +135,7 @@ async def test_next_request_of_a_connection_is_answered_by_the_app_that_replaced
             bodies = []
             for _ in range(2):
                 await stream.send_all(GET)
-                bodies.append((await answer_of(stream)).body)
+                bodies.append((await read_answer(stream)).body)
                 served.replace(another)
         assert bodies == [b"ok", b"another"]
         assert (another.stopping, another.places) == (app.stopping, app.places)

@@ -230,11 +230,3 @@ def test_journal_is_recognized_by_its_own_stream_alone(stderr: Stderr, tmp_path:
         assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # redirected to a file
         status = os.fstat(file.fileno())
         assert not is_journal(file, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
-
-
-def test_second_set_up_replaces_the_journals_handler(logging_to: Journal) -> None:
-    other = io.StringIO()
-    logs.set_up("info", other, {})
-    logger.info("once")
-    assert logging_to.read() == []
-    assert other.getvalue().count("once") == 1

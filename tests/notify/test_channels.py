@@ -83,12 +83,6 @@ async def test_receiver_that_hangs_raises_not_sent_in_time(receiver: Receiver) -
         await channel.send(BODY)
 
 
-async def test_unreachable_receiver_raises_not_sent_without_the_url() -> None:
-    with pytest.raises(NotSent, match=r"127\.0\.0\.1 cannot be connected to") as raised:
-        await RequestChannel(SecretStr("http://127.0.0.1:1/secret")).send(BODY)
-    assert "secret" not in str(raised.value)
-
-
 async def test_program_gets_the_notice_and_its_arguments_and_nothing_of_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,19 +118,18 @@ async def test_program_that_does_not_read_succeeds() -> None:
         ("import sys; sys.exit(3)", "exit code 3; without a word on standard error"),
         ("import sys; sys.exit('first\\nno network')", "exit code 1; no network"),
         ("import os; os.kill(os.getpid(), 9)", "signal 9 .*"),
+        (
+            "import sys; sys.exit('cannot reach ' + sys.argv[1])",
+            r"exit code 1; cannot reach \[argument 5\]",
+        ),
     ],
 )
-async def test_program_that_fails_raises_with_its_last_line(script: str, why: str) -> None:
+async def test_program_that_fails_raises_with_its_last_line_and_no_argument(
+    script: str, why: str
+) -> None:
     with pytest.raises(NotSent, match=f"^{why}$") as raised:
-        await CommandChannel(python(script)).send(BODY)
-    assert not raised.value.is_final
-
-
-async def test_error_of_a_program_has_no_argument_of_it() -> None:
-    script = "import sys; sys.exit('cannot reach ' + sys.argv[1])"
-    with pytest.raises(NotSent) as raised:
         await CommandChannel((*python(script), "https://tell.example/key")).send(BODY)
-    assert str(raised.value) == "exit code 1; cannot reach [argument 5]"
+    assert not raised.value.is_final
 
 
 async def test_missing_program_raises_not_sent() -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import pwd
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,6 @@ def test_exit_status_has_a_text(status: ExitStatus, text: str) -> None:
     assert str(status) == text
 
 
-async def test_last_output_is_there_at_the_exit() -> None:
-    assert await output("echo last words >&2; exit 1") == "last words\n"
-
-
 async def test_program_is_searched_in_the_commands_own_path(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +109,15 @@ async def test_command_gets_no_descriptor_of_the_daemons_and_leads_a_session() -
     assert open_ones == ["0", "1", "2", "3"]  # the last is the folder that ls reads
 
 
+@pytest.fixture
+def hangups_are_ignored() -> Iterator[None]:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups_are_ignored")
 async def test_command_has_no_signal_blocked_or_ignored() -> None:
     told = await output("exec grep -E 'Sig(Blk|Ign)' /proc/self/status >&2")
     blocked, ignored = (int(word, 16) for word in told.split()[1::2])

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,20 +57,6 @@ async def test_terminate_after_the_exit_is_harmless() -> None:
         await process.wait()
         process.terminate()
     process.terminate()
-
-
-@pytest.fixture
-def hangups_are_ignored() -> Iterator[None]:
-    """As under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.usefixtures("hangups_are_ignored")
-async def test_signal_that_the_daemon_ignores_ends_the_command() -> None:
-    async with shell("kill -HUP $$; echo survived") as process:
-        assert await process.wait() == ExitStatus(signal=signal.SIGHUP)
 
 
 # The channel

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -20,10 +19,7 @@ from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
-from tests.supervision.conftest import do_nothing
-
-if TYPE_CHECKING:
-    from tests.supervision.conftest import Child, Grow
+from tests.supervision.conftest import Child, Grow, do_nothing
 
 EVEN = Backoff(first=1.0, longest=8.0, healthy=60.0, jitter=0.0)
 OFTEN = Intensity(restarts=100)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -11,10 +9,7 @@ from trio.testing import MockClock
 from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Supervisor
-from tests.supervision.conftest import Child
-
-if TYPE_CHECKING:
-    from tests.supervision.conftest import Grow
+from tests.supervision.conftest import Child, Grow
 
 CHANCES = 20  # trio's scheduler decides which of two ends is read first
 
