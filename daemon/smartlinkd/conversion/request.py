@@ -1,4 +1,4 @@
-"""The progress of a request to convert links, and the rules of its answer.
+"""A request to convert links: its links parsed, its progress, and the rules of its answer.
 
 A request fails as a whole only if none of its links was converted, or if its client asked for that
 (`fail_on_transient_error`).

@@ -1,10 +1,11 @@
 """The reaper: a small process that runs one command and guarantees that its whole tree ends.
 
 It is the subreaper of all below it (prctl(2)), so whatever loses its parent becomes its child. It
-ends the tree when the command ends, when the tree uses too much memory, or when nobody holds the
-write end of its control pipe any more: the daemon let go, or died.
+ends the tree when the command ends, when the tree uses too much memory, or when the control pipe is
+closed, because the daemon let go or died.
 
-Only the standard library is imported: this is a fork of `fork_server.py`, run with `-I -S`.
+Only the standard library is imported: `fork_server.py`, whose child this is (fork(2)), is run with
+`-I -S`.
 docs/decisions/040-process-trees.md and 042-memory-limits.md tell what was rejected.
 """
 

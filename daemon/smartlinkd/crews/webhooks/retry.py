@@ -3,9 +3,9 @@
 | answer | verdict |
 |---|---|
 | 2xx | done |
-| 302, 303, 307, 408, 425, 429, 5xx; none, also at a forbidden address | later |
+| 302, 303, 307, 408, 425, 429, 5xx; no answer, or a forbidden address | later |
 | any other, 301 and 308 too; a request that cannot be written | given up |
-| "later", for a call that has been due for 25 hours | given up |
+| "later", if the call has been due for 25 hours | given up |
 """
 
 from __future__ import annotations
