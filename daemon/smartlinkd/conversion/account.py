@@ -1,8 +1,8 @@
 """Accounts: their status at the portal, and the affiliate id that their links must carry.
 
 A pause is a promise: nothing more goes upstream until the owner has acted. So accounts outlive the
-restarts of the conversion actor, and their pauses outlive the process (`pause_store.py`). An account knows
-nothing of the work that is done for it. See docs/decisions/060-accounts.md.
+restarts of the conversion actor, and their pauses outlive the process (`pause_store.py`). An
+account knows nothing of the work that is done for it. See docs/decisions/060-accounts.md.
 """
 
 from __future__ import annotations

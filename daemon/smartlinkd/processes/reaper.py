@@ -4,8 +4,7 @@ It is the subreaper of all below it (prctl(2)), so whatever loses its parent bec
 ends the tree when the command ends, when the tree uses too much memory, or when the control pipe is
 closed, because the daemon let go or died.
 
-Only the standard library is imported: `fork_server.py`, whose child this is (fork(2)), is run with
-`-I -S`.
+Only the standard library is imported: its parent, `fork_server.py`, is run with `-I -S`.
 docs/decisions/040-process-trees.md and 042-memory-limits.md tell what was rejected.
 """
 

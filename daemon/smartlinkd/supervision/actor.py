@@ -1,7 +1,8 @@
 """Actors: one task owns a piece of state, and every other task sends it calls.
 
 A call is a method of the actor's state with its arguments. A call is not bound to an instance of
-the state, so a call that waits survives a restart of the actor. See docs/decisions/003-actor-calls.md.
+the state, so a call that waits survives a restart of the actor. See
+docs/decisions/003-actor-calls.md.
 `Mailbox` is for actors that work in their own task, `blocking.py` for those that work on a thread.
 """
 
