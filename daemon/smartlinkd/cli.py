@@ -11,7 +11,6 @@ error, and by `serve` to the log.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -240,7 +239,6 @@ def _settings(path: Path, *, by_hand: bool = False) -> Settings:
 
 
 def _serve(chosen: argparse.Namespace) -> int:
-    gc.disable()  # it would scan the imported modules ten times and find no garbage
     from smartlinkd.commands import serve
 
     return serve.main(partial(_settings, chosen.config))

@@ -1,7 +1,12 @@
 """`smartlinkd serve`: the process of the daemon, from its first step to its exit code.
 
-`app/tree.py` runs the actors and stops them at SIGTERM.
+Most of a start is imports, so their order counts. First the process is made private, then the
+service manager's descriptors are taken over. The other modules are imported while the configuration
+is read, so this module imports only what `cli.py` has imported, and `processes`. `app/tree.py` runs
+the actors and stops them at SIGTERM.
 """
+
+# ruff: noqa: PLC0415 - see above
 
 from __future__ import annotations
 
@@ -9,11 +14,13 @@ import gc
 import logging
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import trio
 
 from smartlinkd import logs
-from smartlinkd.app import tree
 from smartlinkd.commands.codes import FAILED, GOOD, UNUSABLE
 from smartlinkd.config import ConfigError, Settings
 from smartlinkd.errors import Refused, leaves
@@ -23,9 +30,9 @@ from smartlinkd.processes.process_limits import (
     return_large_blocks,
 )
 from smartlinkd.state_files import NotSaved, StateUnusable
-from smartlinkd.supervision.supervisor import Escalated
-from smartlinkd.systemd.environment import SystemdEnvironment, pop_environment
-from smartlinkd.systemd.notify_socket import NotifySocket
+
+if TYPE_CHECKING:
+    from smartlinkd.systemd.environment import SystemdEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -41,17 +48,10 @@ def main(read: Callable[[], Settings]) -> int:
     Return `GOOD` after an orderly stop, `FAILED` if the daemon could not go on, `UNUSABLE` if the
     configuration is wrong. The log has the reason.
     """
-    make_private()  # before secrets are read
-    raise_descriptor_limit()
-    return_large_blocks()
-    environment = pop_environment(os.environ)
-    # The 100 000 objects of the imported modules stay for ever. Each scan of them would stop the
-    # daemon for 0.1 s, every few hundred requests.
-    gc.freeze()
-    gc.enable()
+    environment = _prepare()
     logs.set_up("info")  # until the level is known: problems of the settings are logged too
     try:
-        settings = read()
+        settings = _read_while_importing(read)
     except ConfigError as wrong:
         _report_refused_config(wrong, environment)
         return UNUSABLE
@@ -59,7 +59,33 @@ def main(read: Callable[[], Settings]) -> int:
     return _run(settings, environment, read)
 
 
+def _prepare() -> SystemdEnvironment:
+    """Make the process private, before secrets are read, and take over inherited descriptors."""
+    make_private()
+    raise_descriptor_limit()
+    return_large_blocks()
+    from smartlinkd.systemd.environment import pop_environment
+
+    return pop_environment(os.environ)  # before other files can get a descriptor's number
+
+
+def _read_while_importing(read: Callable[[], Settings]) -> Settings:
+    """Return the settings, after importing the rest of the daemon. Raises `ConfigError`."""
+    gc.disable()  # it would scan the imported modules ten times and find no garbage
+    with ThreadPoolExecutor(1) as executor:
+        # Most of this is the trial run of the password's hash, outside of the interpreter lock.
+        reading = executor.submit(read)
+        import_module("smartlinkd.app.tree")
+    # These 100 000 objects stay for ever. Each scan of them would stop the daemon for 0.1 s, every
+    # few hundred requests.
+    gc.freeze()
+    gc.enable()
+    return reading.result()
+
+
 def _report_refused_config(wrong: ConfigError, environment: SystemdEnvironment) -> None:
+    from smartlinkd.systemd.notify_socket import NotifySocket
+
     for problem in wrong.problems:
         logger.critical("%s", problem, extra=logs.LogEvent.CONFIG_REFUSED())
     # Between two starts, `systemctl status` shows this, but not the records above.
@@ -70,6 +96,9 @@ def _report_refused_config(wrong: ConfigError, environment: SystemdEnvironment) 
 
 def _run(settings: Settings, environment: SystemdEnvironment, read: Callable[[], Settings]) -> int:
     """Run the daemon, and log the error that ends it. Return the exit code."""
+    from smartlinkd.app import tree
+    from smartlinkd.supervision.supervisor import Escalated
+
     code = GOOD
     try:
         trio.run(tree.serve, settings, environment, read)
