@@ -170,6 +170,19 @@ def test_check_by_hand_reads_the_services_credentials(config: Path, give: Give) 
     ]
 
 
+def test_credentials_folder_open_to_others_is_a_warning(config: Path, give: Give) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    folder = config.parent / "credentials"
+    (folder / "auth.password_hash").chmod(0o600)
+    assert load(config, {}, by_hand=True).warnings == ()
+    folder.chmod(0o755)
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert str(warning) == (f"{folder}: is open to other users (mode 0755); chmod 700 {folder}")
+    environ = give({"smartlinkd_auth.password_hash": HASH})
+    (config.parent / "given").chmod(0o755)
+    assert load(config, environ).warnings == ()  # the manager's is guarded otherwise
+
+
 @pytest.fixture
 def encrypted(config: Path) -> Path:
     """The folder of those that nobody but the service can read."""

@@ -12,7 +12,6 @@ import difflib
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,6 +120,9 @@ class SecretReader:
 
     def read_secrets(self) -> None:
         """Set each secret's key to the content of its file or credential."""
+        for each in self._given:
+            if not each.is_guarded and not each.is_encrypted:
+                self._warn_of_open_folder(each.folder)
         found = self._find_credentials()
         for section, key in SECRETS:
             try:
@@ -217,10 +219,11 @@ class SecretReader:
         """
         candidates = [file for each in self._given if (file := each.file_behind(path))]
         for file in candidates:
-            with suppress(OSError):  # opening it reports why
-                if mode_of(file) is None:
-                    continue
-            return file
+            try:
+                if mode_of(file) is not None:
+                    return file
+            except OSError:
+                return file  # opening it reports why
         if candidates:
             name = path.name.removeprefix(PREFIX)
             remedy = f"put {name} among the credentials, and restart: a reload sees no new ones"
@@ -239,8 +242,16 @@ class SecretReader:
             if holder is None:
                 # The service's user could not read a file that is root's alone.
                 remedy += " if the daemon's user owns it, else make it a credential"
-            fault = f"is open to other users (mode {mode:04o})"
-            self._draft.warnings.append(Problem(name, fault, remedy))
+            self._add_open_warning(name, mode, remedy)
+
+    def _warn_of_open_folder(self, folder: Path) -> None:
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & _OPEN_TO_OTHERS:
+            self._add_open_warning(str(folder), mode, f"chmod 700 {folder}")
+
+    def _add_open_warning(self, name: str, mode: int, remedy: str) -> None:
+        fault = f"is open to other users (mode {mode:04o})"
+        self._draft.warnings.append(Problem(name, fault, remedy))
 
 
 def parse_variables(content: str) -> dict[str, SecretStr]:
