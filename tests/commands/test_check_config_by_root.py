@@ -92,9 +92,9 @@ def test_secret_that_only_root_can_read_is_refused_unless_it_is_a_credential(
     assert ended.returncode == 2
     assert told == [
         "smartlinkd: 2 problem(s) in the configuration",
-        "auth.password_hash_file: cannot be read (Permission denied); make it a credential: "
+        "auth.password_hash_file: cannot be opened (Permission denied); make it a credential: "
         f"move it to {folder}/credentials/auth.password_hash, and take this key out",
-        'crew "a": environment_file: cannot be read (Permission denied); let the daemon\'s user '
+        'crew "a": environment_file: cannot be opened (Permission denied); let the daemon\'s user '
         "read it, or make it a credential (docs/operating.md)",
     ]
 
@@ -105,7 +105,7 @@ def test_secret_that_only_root_can_read_is_refused_unless_it_is_a_credential(
     ended = by_root(private_config)
     assert ended.returncode == 1
     assert ended.stdout.startswith(f"{private_config}: starts, without 1 of its 1 crews\n")
-    assert 'crew "a": environment_file: cannot be read (Permission denied)' in ended.stderr
+    assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
 
     (folder / "env").rename(folder / "credentials/a.env")
     seen = f"/run/credentials/{folder.name}.service/smartlinkd_a.env"
@@ -121,7 +121,9 @@ def test_configuration_that_only_root_can_read_is_refused(private_config: Path) 
     private_config.chmod(0o600)
     ended = by_root(private_config)
     assert ended.returncode == 2
-    assert f"{private_config}: cannot be read (Permission denied); let the daemon's" in ended.stderr
+    assert (
+        f"{private_config}: cannot be opened (Permission denied); let the daemon's" in ended.stderr
+    )
 
 
 def test_draft_at_home_and_secret_in_the_state_are_accepted(private_config: Path) -> None:
@@ -143,4 +145,4 @@ def test_draft_at_home_and_secret_in_the_state_are_accepted(private_config: Path
     assert ended.returncode == 0
     os.chown(folder / "env", 0, 0)
     ended = by_root(draft, ("-c", DYNAMIC, str(folder / "private"), str(folder / "home")))
-    assert 'crew "a": environment_file: cannot be read (Permission denied)' in ended.stderr
+    assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr

@@ -137,7 +137,7 @@ def test_file_may_be_as_long_as_its_bound(write: Write, secret_file: Path) -> No
 
 def test_impossible_file_name_is_refused() -> None:
     path = Path("no\0path")
-    assert "cannot be read (this is no path)" in problems(path)[str(path)]
+    assert "cannot be opened (this is no path)" in problems(path)[str(path)]
 
 
 def test_missing_file_and_wrong_variable_are_reported_together(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_fault_of_a_secret_file_is_reported_by_its_key(
         ("relative", "must be an absolute path"),
         ("/dev/null", "is not a regular file"),
         ("/", "is not a regular file"),
-        ("/dev/null/file", "cannot be read (Not a directory)"),
+        ("/dev/null/file", "cannot be opened (Not a directory)"),
         ("/proc/self/mem", "cannot be read (Input/output error)"),
     ],
 )

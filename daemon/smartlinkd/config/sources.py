@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import json
+import os
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -134,17 +135,24 @@ def read_file(path: Path, max_bytes: int) -> tuple[str, int]:
             a secret under a wrong key.
     """
     try:
-        mode = path.stat().st_mode
-        if is_regular := stat.S_ISREG(mode):
-            with path.open("rb") as file:
-                content = file.read(max_bytes + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
         raise BadValue("does not exist", "make that file, or correct the path") from None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "this is no path"
-        raise BadValue(f"cannot be read ({why})", "correct the path, or who may read it") from None
-    if not is_regular:
-        raise BadValue("is not a regular file", f"{path} has to be one")
+        raise BadValue(
+            f"cannot be opened ({why})", "correct the path, or who may read it"
+        ) from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise BadValue("is not a regular file", f"{path} has to be one")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise BadValue(f"cannot be read ({error.strerror})", f"see to {path}") from None
+    finally:
+        os.close(descriptor)
     if content.startswith(codecs.BOM_UTF8):
         # No editor shows it, and TOML's own error would be about a character that nobody sees.
         raise BadValue("begins with a byte order mark", f"save {path} as UTF-8 without one")
