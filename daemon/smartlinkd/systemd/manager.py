@@ -121,7 +121,9 @@ class ServiceManager:
             self.send_pending()
 
     def _close_unknown(self, unknown: Descriptor) -> None:
-        text = "the service manager's %r is closed: a socket to serve at needs %s"
+        text = (
+            "the service manager's %r is closed; if it is a socket to serve at, its unit needs %s"
+        )
         logger.error(text, unknown.name, NAMES)
         os.close(unknown.number)
         if unknown.name.isprintable():
