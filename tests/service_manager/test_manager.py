@@ -162,10 +162,7 @@ def test_socket_without_a_known_name_is_closed_and_logged_with_its_remedy(
     assert not is_open(unnamed.number)
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert (
-        "'smartlinkd-research.socket' is closed; if it is a socket to serve at, its unit needs File"
-        in caplog.text
-    )
+    assert "socket 'smartlinkd-research.socket': its unit needs FileDescriptorName=" in caplog.text
 
 
 # Over the daemon's life

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -121,13 +122,16 @@ class ServiceManager:
             self.send_pending()
 
     def _close_unknown(self, unknown: Descriptor) -> None:
-        text = (
-            "the service manager's %r is closed; if it is a socket to serve at, its unit needs %s"
-        )
-        logger.error(text, unknown.name, NAMES)
+        name = unknown.name
+        if stat.S_ISSOCK(os.fstat(unknown.number).st_mode):
+            text = "nobody is served at the service manager's socket %r: its unit needs %s"
+            logger.error(text, name, NAMES)
+        else:
+            text = "a descriptor of the service manager is of no use here, closed: %r"
+            logger.warning(text, name)
         os.close(unknown.number)
-        if unknown.name.isprintable():
-            remove_from_store(self._notify_socket, unknown.name)
+        if name.isprintable():
+            remove_from_store(self._notify_socket, name)
 
 
 class StatusReporter:
