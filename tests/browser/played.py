@@ -26,7 +26,7 @@ class PlayedChromium:
         self.endpoint = f"ws://browser.test/{number}"
         self.hung = False  # answers nothing
         self.mute = False  # answers, but runs no script
-        self.hoards = False  # disposes of nothing
+        self.hoards = False  # disposes of nothing, and closes nothing
         self.opens = True  # tabs come up
         self.call_takes = 0.0
         self.megabytes = 100
@@ -90,7 +90,8 @@ class PlayedPage:
             raise SessionGone("the tab crashed")
         await chromium.call(deadline, answered=not (chromium.mute or self.loops))
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        await self.context.chromium.call(answered=not self.context.chromium.hoards)
         self.context.chromium.pages.remove(self)
 
 

@@ -105,11 +105,8 @@ async def test_request_of_a_page_that_leaves_is_lost(host: str, page: Page, site
 
 @pytest.mark.chromium
 async def test_capture_of_a_closed_page_raises(page: Page) -> None:
-    async def close() -> None:
-        page.close()
-
     with trio.fail_after(5), pytest.raises(SessionGone):
-        await first_captured(page, close)
+        await first_captured(page, page.close)
     with trio.fail_after(5), pytest.raises(SessionGone):
         await first_captured(page, trio.lowlevel.checkpoint)
 

@@ -110,15 +110,22 @@ async def test_job_on_an_invalidated_context_goes_on_before_it_is_disposed_of(
     assert played.contexts == [fresh.context]
 
 
-async def test_context_that_is_not_disposed_of_delays_no_job_of_its_cookie(
+async def test_tab_that_does_not_close_delays_the_next_job_for_a_bounded_time(
     runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
+    reading = await runner.begin(tab_spec(tab="products"))
     given_up = await runner.begin(tab_spec())
     played.hoards = True
     began = trio.current_time()
     await cancel(given_up)
-    await runner.do(tab_spec())
     assert trio.current_time() == began
+    another = await runner.do(tab_spec("another"))
+    assert trio.current_time() == began
+    next_one = await runner.do(tab_spec())
+    assert trio.current_time() - began == LIMITS.dispose_timeout_s
+    played.hoards = False
+    await finish(reading)
+    assert played.contexts == [another.context, next_one.context]
 
 
 @pytest.mark.parametrize("tab", ["links", "products"])

@@ -91,8 +91,7 @@ async def test_unknown_command_is_refused(subject: Subject, of_page: bool) -> No
 
 async def test_closed_session_is_refused(subject: Subject) -> None:
     page = await subject.page()
-    page.close()
-    await page.session.wait_gone()
+    await page.close()
     page.session.gone = None  # as if the client did not know the session's end
     with pytest.raises(SessionGone, match="was closed"):
         await page.session.call("Page.enable")
@@ -135,6 +134,8 @@ async def test_crashed_tab_is_reported_and_answers_nothing(subject: Subject) -> 
     await is_not_answered(page)
     page.session.gone = gone
     await answers(subject)
+    with trio.fail_after(SOON):
+        await page.close()
 
 
 async def test_tab_in_endless_loop_blocks_no_other(subject: Subject) -> None:
@@ -144,9 +145,8 @@ async def test_tab_in_endless_loop_blocks_no_other(subject: Subject) -> None:
     await is_not_answered(page)
     await answers(subject)
     assert await other.evaluate(ADD, 1, 2) == 3
-    page.close()
     with trio.fail_after(SOON):
-        await page.session.wait_gone()
+        await page.close()
     with pytest.raises(SessionGone):
         await page.evaluate(ADD, 1, 2)
 

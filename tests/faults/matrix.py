@@ -68,7 +68,7 @@ _BROWSER = {
 for _fault, (_kind, _within, _log) in _BROWSER.items():
     _log = f"restarted: {_kind}:{_log}"
     put(_fault, ALL, due(502, within=_within, restarts=(_kind,), unready=True, log=_log))
-change(_BROWSER, ("idle", "disposing", "queued"), statuses=frozenset({502, 503}))
+change(_BROWSER, ("idle", "queued"), statuses=frozenset({502, 503}))
 change(_BROWSER, "reading", statuses=frozenset({200}), data=False)
 # When the next browser is up, only the work that is on the old one is lost.
 _LOST_WORK = "links were refused: the browser ended in the midst of it"
@@ -124,11 +124,7 @@ for _fault in ("clock_ahead", "clock_back"):
 # The client, and the service manager.
 
 put("client_gone", ALL, due(0))
-put(
-    "client_gone",
-    ("idle", "disposing", *DOWN),
-    Impossible("a request in this phase is answered at once"),
-)
+put("client_gone", ("idle", *DOWN), Impossible("a request in this phase is answered at once"))
 put("sigterm", ALL, due(200, within=SUBMITTED, unready=True))
 put("sigterm", DOWN, due(503, unready=True, log="links were refused: the browser is starting"))
 

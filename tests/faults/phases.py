@@ -125,7 +125,7 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
-    """A request has failed, and its context is being disposed of."""
+    """A request has failed, and the victim waits until its context is disposed of."""
     account = await start_with_page(stage, nursery)
     stage.portal.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
@@ -133,6 +133,8 @@ async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
     failed = stage.ask(account)
     await scene.gates[0].reached.wait()
     assert await failed.wait() == 502, failed
+    scene.victim = stage.ask(account)
+    await trio.sleep(0.1)
     return scene
 
 

@@ -24,8 +24,10 @@ from smartlinkd.browser.capture import NETWORK_BUFFERS, CapturedResponse, captur
 from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, CdpSession, JsonObject
 from smartlinkd.browser.errors import (
     BrowserFailed,
+    CallTimedOut,
     ContextLost,
     NavigationFailed,
+    PageGone,
     ProtocolError,
     ScriptFailed,
 )
@@ -258,9 +260,23 @@ class Page:
         """Capture the answers to the page's own requests. See `capture`."""
         return capture(self.session, url_parts, method)
 
-    def close(self) -> None:
-        """Have the browser close the tab, also one that loops or hangs. Never waits."""
-        self._browser.post("Target.closeTarget", {"targetId": self.target_id})
+    async def close(self) -> None:
+        """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
+
+        Raises `CallTimedOut`, and `ProtocolError` if the browser refuses.
+        """
+        try:
+            await self._browser.call("Target.closeTarget", {"targetId": self.target_id})
+        except PageGone:
+            return
+        except ProtocolError:
+            if self.session.gone is None:
+                raise
+            return  # it was closed before
+        with trio.move_on_after(CALL_DEADLINE) as scope:
+            await self.session.wait_gone()
+        if scope.cancelled_caught:
+            raise CallTimedOut("Target.closeTarget", CALL_DEADLINE)
 
     async def _set_up(self) -> None:
         self.session.on("Page.javascriptDialogOpening", self._dismiss_dialog)

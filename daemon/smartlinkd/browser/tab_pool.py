@@ -2,8 +2,8 @@
 
 To open the portal takes seconds, a call from an open page milliseconds. Any error on a tab, the
 cancellation of its job included, invalidates the whole context: it takes no new job, and is
-disposed of when its last job has ended, in the background: no job waits for that. See
-docs/decisions/057-tab-pool.md.
+disposed of when its last job has ended. A background task does that, so that the result of a job
+is never held up. See docs/decisions/057-tab-pool.md.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class TabPool:
     """The contexts of one browser.
 
     Args:
-        nursery: runs what disposes of contexts. Once it is cancelled the browser is about to end,
-            and takes everything with it.
+        nursery: runs what closes tabs and disposes of contexts. Once it is cancelled the browser is
+            about to end, and takes everything with it.
         size: unused contexts that are kept.
         idle_s: seconds after its last use until an unused context is disposed of.
     """
@@ -106,6 +106,7 @@ class TabPool:
         self._limits = limits
         self._contexts: dict[str, _PooledContext] = {}
         self._starts = trio.Semaphore(limits.concurrent_starts)
+        self._cleanups: set[tuple[str, trio.Event]] = set()  # keys, and what is set when done
         self._failed_tabs = 0  # in a row
         self._unusable = trio.Event()
         self._why_unusable = ""
@@ -179,6 +180,9 @@ class TabPool:
             if not self._is_valid(pooled):
                 return None
             if pooled.context is None:
+                for key, done in tuple(self._cleanups):
+                    if key == pooled.key:
+                        await done.wait()
                 async with self._starts:
                     with self._invalidating(pooled):
                         pooled.context = await BrowserContext.create(
@@ -246,9 +250,9 @@ class TabPool:
         if not self._is_valid(pooled):
             if pooled.users == 0:
                 self._dispose(pooled)
-            elif tab.users == 0 and tab.page is not None:
+            elif tab.users == 0:
                 # Nothing goes on at the portal that its caller has given up.
-                tab.page.close()
+                self._close(pooled, tab)
             return
         unused = sorted(self._unused(), key=lambda each: each.last_used)
         self._drop(unused[: max(0, len(unused) - self._size)])
@@ -258,10 +262,30 @@ class TabPool:
             self._invalidate(pooled)
             self._dispose(pooled)
 
+    def _close(self, pooled: _PooledContext, tab: _Tab) -> None:
+        page, tab.page = tab.page, None
+        if page is not None:
+            self._start_cleanup(pooled.key, partial(self._close_page, page))
+
     def _dispose(self, pooled: _PooledContext) -> None:
         context, pooled.context = pooled.context, None
-        if context is not None and not self._nursery.cancel_scope.cancel_called:
-            self._nursery.start_soon(self._dispose_context, context)
+        if context is not None:
+            self._start_cleanup(pooled.key, partial(self._dispose_context, context))
+
+    def _start_cleanup(self, key: str, cleanup: Callable[[], Awaitable[None]]) -> None:
+        if not self._nursery.cancel_scope.cancel_called:
+            done = trio.Event()
+            self._cleanups.add((key, done))
+            self._nursery.start_soon(self._clean_up, key, cleanup, done)
+
+    async def _clean_up(
+        self, key: str, cleanup: Callable[[], Awaitable[None]], done: trio.Event
+    ) -> None:
+        try:
+            await cleanup()
+        finally:
+            done.set()
+            self._cleanups.remove((key, done))
 
     async def _dispose_context(self, context: BrowserContext) -> None:
         timeout_s = self._limits.dispose_timeout_s
@@ -274,6 +298,14 @@ class TabPool:
         if scope.cancelled_caught:
             logger.warning("the browser did not dispose of a context in %g s", timeout_s)
             self._set_unusable("it did not dispose of a context")
+
+    async def _close_page(self, page: Page) -> None:
+        with trio.move_on_after(self._limits.dispose_timeout_s):
+            try:
+                await page.close()
+            except Refused as refusal:
+                # It goes with its context, or with the browser.
+                logger.info("a tab could not be closed: %s", refusal)
 
     def _set_unusable(self, why: str) -> None:
         self._why_unusable = self._why_unusable or why
