@@ -220,6 +220,7 @@ def running(manager: Manager, part: Part) -> Running:
         reporter = StatusReporter(
             service_manager,
             status=status,
+            snapshot=lambda: list(supervisor.snapshot()),
             supervisor=lambda: supervisor,
         )
         nonlocal supervisor

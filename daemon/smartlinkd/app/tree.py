@@ -180,7 +180,10 @@ def build_supervisor(
     http_apps = HttpApps(services, listeners, grace=settings.server.grace, mcp=mcp)
     control = ControlSocket(settings.state.directory, services.operator.commands())
     reporter = StatusReporter(
-        service_manager, status=services.operator.status, supervisor=lambda: supervisor
+        service_manager,
+        status=services.operator.status,
+        snapshot=snapshot,
+        supervisor=lambda: supervisor,
     )
 
     def set_graces(catalog: Catalog) -> None:

@@ -11,7 +11,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -21,6 +21,7 @@ import trio
 
 from smartlinkd.admin.reports import StatusReport
 from smartlinkd.nurseries import background, describe
+from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
 from smartlinkd.systemd.fd_store import FdStore, is_cookie_name, remove_from_store
@@ -148,10 +149,12 @@ class StatusReporter:
         manager: ServiceManager,
         *,
         status: Callable[[], Awaitable[StatusReport]],
+        snapshot: Callable[[], Sequence[ChildSnapshot]],
         supervisor: Callable[[], Supervisor],
     ) -> None:
         self._manager = manager
         self._status = status
+        self._snapshot = snapshot
         self._supervisor = supervisor
         self._stop = trio.Event()
 
@@ -167,7 +170,7 @@ class StatusReporter:
             task_status.started()
             async with background(self._report_status):
                 await supervisor.wait_ending()
-            await self._report_shutdown(supervisor)
+            await self._report_shutdown(limit_s=supervisor.longest_end + MARGIN_S)
 
     async def _ping_watchdog(self, supervisor: Supervisor) -> None:
         if self._manager.watchdog_s is None:
@@ -191,12 +194,12 @@ class StatusReporter:
                 logger.exception("the service manager cannot be told how things are")
             await trio.sleep(STATUS_INTERVAL_S)
 
-    async def _report_shutdown(self, supervisor: Supervisor) -> None:
+    async def _report_shutdown(self, *, limit_s: float) -> None:
         self._manager.notify_stopping()
-        deadline = trio.current_time() + supervisor.longest_end + MARGIN_S
+        deadline = trio.current_time() + limit_s
         while not self._stop.is_set():
             self._manager.send_pending()
-            self._manager.set_status(format_shutdown(supervisor.snapshot()))
+            self._manager.set_status(format_shutdown(self._snapshot()))
             if trio.current_time() < deadline:
                 self._manager.extend_timeout(EXTENSION_S)
             with trio.move_on_after(EXTEND_INTERVAL_S):
