@@ -78,6 +78,7 @@ def test_page_that_goes_to_an_address_says_it(html: str) -> None:
         'var u; u = "{}"; self.location.href=u // go',
         'var u = ""; u = "{}"; location = u',
         'var u = "/other"; u = "{}"; location = u',
+        'var u = "{}"; location = u; u = "/other"',
         'function go() {{ location.replace(u) }} var u = "{}"; go()',
         'var $next_1 = "{}"; if (u == "/x") top.location = $next_1',
         'var u = "{}"</script><p><script>location = u',

@@ -127,19 +127,25 @@ _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))")
 
 
 def _script_targets(scripts: str) -> Iterator[str]:
-    """Return what the scripts assign to `location`, as far as they are string literals.
+    """Yield what the scripts assign to `location`, as far as they are string literals.
 
-    A variable has the literal that is assigned to it last.
+    A variable has the literal that was assigned to it last before its use in the text, or last of
+    all where it is used first, as in a function.
     """
     values: dict[str, str | None] = {}
-    uses: list[tuple[str | None, str]] = []  # literals and variables
+    uses: list[tuple[str | None, str]] = []  # (the literal, if it is known; else the variable)
     for statement in _STATEMENT.finditer(scripts):
+        direct, assigned = _literal(*statement.group(1, 2, 3)), _literal(*statement.group(7, 8, 9))
         if name := statement["name"]:
-            values[name] = None if statement["by"] else _literal(*statement.group(7, 8, 9))
+            values[name] = None if statement["by"] else assigned
+        elif name := statement["used"]:
+            uses.append((values.get(name), "" if name in values else name))
         else:
-            uses.append((_literal(*statement.group(1, 2, 3)), statement["used"]))
-    found = (literal or values.get(name) for literal, name in uses)
-    return filter(None, found)
+            uses.append((direct, ""))
+    for target, name in uses:
+        found = target or values.get(name)
+        if found:
+            yield found
 
 
 def _literal(*quoted: str | None) -> str | None:
