@@ -9,13 +9,11 @@ repeated, since they say what was exported.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 from unicodedata import category
-
-from pydantic import TypeAdapter, ValidationError
 
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.markets import (
@@ -258,20 +256,25 @@ def _json_expiry(fields: Mapping[str, Any]) -> float | None:
     return _timestamp(next((each for each in given if each is not None), None))
 
 
-_MOMENT: Final = TypeAdapter(datetime)
-
-
 def _timestamp(expires: object) -> float | None:
-    """Return an expiry as a POSIX timestamp, None for "at the end of the session".
-
-    Exports have it in seconds or in ISO 8601; cookieStore.getAll() has milliseconds.
-    """
+    """Return an expiry as a POSIX timestamp, None for "at the end of the session"."""
     try:
-        moment = _MOMENT.validate_python(expires)
-    except ValidationError:
-        return None  # such as the word "Session"
-    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        seconds = float(expires) if isinstance(expires, int | float | str) else 0.0
+    except OverflowError:
+        return None  # an integer that no float can hold, ages from now
+    except ValueError:
+        seconds = _iso_timestamp(str(expires))
+    if seconds > 1e11:  # the year 5138; cookieStore.getAll() has milliseconds
+        seconds /= 1000
     return seconds if seconds > 0 else None
+
+
+def _iso_timestamp(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0  # such as the word "Session"
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 # The fields of a cookies.txt: domain, with sub-domains, path, secure, expiry, name, value. Tabs may
@@ -307,7 +310,10 @@ def _cookies_txt(text: str) -> Iterator[_Exported]:
 
 _CMD: Final = re.compile(r"\^[ \t]*\r?\n|(?<!\S)\^\"")
 _CARET: Final = re.compile(r"\^(\r?\n|.)", re.DOTALL)
-_WORD: Final = re.compile(
+_CMD_WORD: Final = re.compile(
+    r"(?P<between>\s+)|\"(?P<quoted>(?:[^\"\\]|\\.|\"\")*)\"|(?P<bare>[^\s\"]+)", re.DOTALL
+)
+_BASH_WORD: Final = re.compile(
     r"(?P<between>(?:[\s;&|]|\\\r?\n)+)|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|'(?P<single>[^']*)'"
     r"|\$?\"(?P<double>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.?)|(?P<bare>[^\s;&|\\'\"$]+|\$)",
     re.DOTALL,
@@ -321,7 +327,7 @@ _ANSI_CHARACTERS: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict
 
 def _curl_cookie(text: str, market: Market) -> str:
     """Return the cookie that a curl command sends, as bash or cmd reads the command."""
-    words = _words(_without_carets(text) if _CMD.search(text) else text)
+    words = _cmd_words(text) if _CMD.search(text) else _bash_words(text)
     commands: list[dict[str, None]] = [{}]
     for word in words:
         if word in ("curl", "curl.exe"):
@@ -359,22 +365,38 @@ def _cookie_option(word: str, words: Iterator[str]) -> str:
     return value.strip()
 
 
-def _without_carets(text: str) -> str:
-    """Return a command for cmd as bash would have it.
+def _bash_words(text: str) -> Iterator[str]:
+    return _words(
+        text,
+        _BASH_WORD,
+        {
+            "ansi": _ansi,
+            "double": lambda quoted: re.sub(r"\\(?:\r?\n|([\\\"$`]))", r"\1", quoted),
+        },
+    )
 
-    The browser that wrote it escaped backslashes and quotes for curl first, then everything for
-    cmd. Older ones double a quote in quotes.
+
+def _cmd_words(text: str) -> Iterator[str]:
+    """Yield the words as the browser had them that wrote the command.
+
+    It escaped backslashes and quotes for curl first, then everything for cmd.
     """
     plain = _CARET.sub(lambda found: "" if "\n" in found[1] else found[1], text)
-    return re.sub(r'(?<!\\)""', r'\\"', plain)
+    return _words(
+        plain,
+        _CMD_WORD,
+        {"quoted": lambda quoted: re.sub(r"\\([\\\"])|\"(\")", r"\1\2", quoted)},
+    )
 
 
-def _words(text: str) -> Iterator[str]:
-    """Yield the words of a command line, as bash reads it."""
+def _words(
+    text: str, pattern: re.Pattern[str], read: Mapping[str, Callable[[str], str]]
+) -> Iterator[str]:
+    """Yield the words of a command line. `read` undoes the escapes in a kind of quotes."""
     pieces: list[str] = []
     place = 0
     while place < len(text):
-        piece = _WORD.match(text, place)
+        piece = pattern.match(text, place)
         if piece is None:
             raise Invalid(
                 "cookie: this curl command is cut off, a quote in it does not end; "
@@ -382,12 +404,8 @@ def _words(text: str) -> Iterator[str]:
             )
         place = piece.end()
         kind = piece.lastgroup or ""
-        if kind == "ansi":
-            pieces.append(_ansi(piece[kind]))
-        elif kind == "double":
-            pieces.append(re.sub(r"\\(?:\r?\n|([\\\"$`]))", r"\1", piece[kind]))
-        elif kind != "between":
-            pieces.append(piece[kind])
+        if kind != "between":
+            pieces.append(read.get(kind, str)(piece[kind]))
         elif pieces:
             yield "".join(pieces)
             pieces = []
