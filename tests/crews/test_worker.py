@@ -141,3 +141,12 @@ async def test_command_that_cannot_be_started_is_named(
     with pytest.raises(CannotStart, match=reason):
         async with begin(command):
             raise AssertionError("it was started")
+
+
+async def test_script_without_its_interpreter_is_named(begin: Begin, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/sh\n")
+    script.chmod(0o755)
+    with pytest.raises(CannotStart, match=f"^{script}: what its first line .* is not there$"):
+        async with begin(str(script)):
+            raise AssertionError("it was started")

@@ -8,6 +8,7 @@ messages. Limits: docs/decisions/068-limits-of-workers.md.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -205,7 +206,18 @@ async def start_worker(
     except OSError as fault:
         if entered:
             raise  # the block's own
-        raise CannotStart(f"{settings.command[0]}: {fault}") from fault
+        raise CannotStart(_why_not(settings.command[0], fault)) from fault
+
+
+def _why_not(program: str, fault: OSError) -> str:
+    # Of a file that is there, execve(2) says so when its interpreter is not.
+    if (
+        fault.errno == errno.ENOENT
+        and fault.filename == Path(program).name
+        and Path(program).is_file()
+    ):
+        return f"{program}: what its first line (#!) names is not there"
+    return f"{program}: {fault}"
 
 
 def _text(said: bytes) -> str:
