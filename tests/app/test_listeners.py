@@ -100,14 +100,6 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
     ]
 
 
-def test_one_of_a_crew_may_come_later_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    with open_listeners(ANYWHERE, {"post": Bind("192.0.2.1", 0)}) as listeners:
-        assert list(listeners.crews) == ["post"]
-    assert caplog.messages == [
-        "crew post: bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
-    ]
-
-
 def test_one_that_is_taken_costs_no_other_address(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:

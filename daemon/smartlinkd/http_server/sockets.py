@@ -7,7 +7,9 @@ setting's name in the message, and clients that come early wait in the kernel's 
 from __future__ import annotations
 
 import errno
+import logging
 import socket
+from ipaddress import ip_address
 
 from smartlinkd.errors import Invalid
 
@@ -29,6 +31,8 @@ _FREEBIND: dict[int, tuple[int, int]] = {
     socket.AF_INET6: (socket.IPPROTO_IPV6, 78),
 }
 
+logger = logging.getLogger(__name__)
+
 
 def bind(
     host: str, port: int, *, setting: str = "server.bind", early: bool = False
@@ -36,9 +40,9 @@ def bind(
     """Listening TCP sockets at a host name or an IP address; none is inheritable.
 
     A host name gives one socket for each of its addresses that this machine has; "::" takes IPv4 as
-    well. Port 0 lets the kernel choose. When it is `early`, the machine may have none of them yet.
-    Blocks while a host name is looked up. Raises `Invalid`, naming the `setting`, for a host that
-    there is not and for what cannot be listened on.
+    well. Port 0 lets the kernel choose. When it is `early`, an IP address counts that this machine
+    does not have yet. Blocks while a host name is looked up. Raises `Invalid`, naming the
+    `setting`, for a host that there is not and for what cannot be listened on.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -54,20 +58,30 @@ def bind(
             try:
                 listening.append(_listen(family, where))
             except OSError as error:
-                if error.errno not in _NOT_HERE:
+                if early and error.errno == errno.EADDRNOTAVAIL and _is_one(host):
+                    listening.append(_listen(family, where, early=True))
+                    warn_of_absence(setting, host)
+                elif error.errno not in _NOT_HERE:
                     raise
-                absent = error
+                else:
+                    absent = error
         if absent is not None and not listening:
-            if not early:
-                raise absent
-            for family, _, _, _, where in found:
-                listening.append(_listen(family, where, early=True))
+            raise absent
     except OSError as error:
         for opened in listening:
             opened.close()
         remedy = _REMEDIES.get(error.errno or 0, error.strerror)
         raise Invalid(f"{setting}: cannot listen on {host}, port {port}: {remedy}") from error
     return listening
+
+
+def _is_one(host: str) -> bool:
+    """Return True if `host` is an IP address, and no name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def is_absent(address: str) -> bool:
@@ -79,6 +93,12 @@ def is_absent(address: str) -> bool:
     except OSError as error:
         return error.errno in _NOT_HERE
     return False
+
+
+def warn_of_absence(setting: str, address: str) -> None:
+    """Log that nobody comes to this address of ours, and until when."""
+    text = "%s: this machine has no address %s yet; it is served there once it has"
+    logger.warning(text, setting, address)
 
 
 def _listen(
