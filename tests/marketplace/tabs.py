@@ -73,6 +73,7 @@ class Tab:
     fails_after: float = 0
     reports_all: bool = False  # as a real one does of where a redirect leads
     looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
+    first_look_s: float = 0
     press: Any = field(default_factory=lambda: {"pressed": True})
     call: JsonValue | Exception = None
     answers: Sequence[tuple[float, CapturedResponse]] = ()
@@ -103,6 +104,8 @@ class Tab:
             self.calls.append(arguments)
             return self._given(self.call)
         if arguments[0] == "look":
+            await trio.sleep(self.first_look_s)
+            self.first_look_s = 0
             if isinstance(self.looks[0], CallTimedOut):
                 await trio.sleep(deadline)
             return self._look()

@@ -134,6 +134,13 @@ async def test_form_that_stays_disabled_raises_account_frozen(
     assert trio.current_time() == pytest.approx(portal.FROZEN_AFTER, abs=0.2)
 
 
+async def test_form_is_given_its_time_after_a_slow_first_look(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    looks = [look("disabled"), look("disabled"), look()]
+    await open_links(Tab(looks=looks, first_look_s=portal.FROZEN_AFTER))
+
+
 async def test_form_that_is_built_anew_is_given_its_time_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

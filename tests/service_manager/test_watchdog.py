@@ -171,8 +171,8 @@ async def test_call_that_hangs_stops_the_pings_and_is_logged_once_with_its_stack
     assert "most recent call first" in capfd.readouterr().err  # of all threads
 
 
-async def test_loop_that_goes_on_is_pinged_for_again(
-    autojump_clock: MockClock, serial: Actor
+async def test_loop_that_goes_on_is_logged_and_pinged_for_again(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with watched(serial.spec()) as pings, trio.open_nursery() as nursery:
         nursery.start_soon(serial.ask, Worker.hang)
@@ -180,6 +180,7 @@ async def test_loop_that_goes_on_is_pinged_for_again(
         serial.release.set()
         await trio.sleep(60.0)
         assert not pings.are_overdue()
+    assert "serial goes on" in caplog.text
 
 
 # Stacks

@@ -254,6 +254,8 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
         raise LaunchFailed(f"{executable} cannot be started{as_user}: {fault}") from fault
     if chromium is None:
         reason = _reason(process.stderr_tail) if process else ""
+        if process and not reason:
+            reason = "it wrote nothing to its standard error, from which its address is read"
         raise LaunchFailed(
             f"Chromium was not ready within {settings.start_timeout:g} s "
             f"(browser.start_timeout){reason and ': '}{reason}"

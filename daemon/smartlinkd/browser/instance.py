@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -223,10 +224,10 @@ class BrowserInstance:
             await trio.sleep(min(self._limits.measure_interval_s, settings.recycle_after_s))
             age = trio.current_time() - born
             memory = 0
-            try:
+            with suppress(NoThread):
                 memory = await chromium.memory()
-            except NoThread as fault:
-                logger.warning("the browser's memory cannot be measured: %s", fault)
+            if memory == 0:  # no thread or no descriptor is left
+                logger.warning("the browser's memory cannot be measured")
             if age >= settings.recycle_after_s:
                 self._end_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")
             elif memory >= settings.recycle_bytes:

@@ -154,7 +154,8 @@ def _notify_problems(settings: Settings) -> list[Problem]:
 def _summary(settings: Settings) -> list[str]:
     market = settings.marketplace
     open_to = ", ".join(map(str, settings.cookie.open_to)) or "nobody"
-    key = "with" if settings.cookie.sync_key.get_secret_value() else "without"
+    has_key = settings.cookie.sync_key or "cookie.sync_key" in settings.encrypted
+    key = "with" if has_key else "without"
     return [
         f"listens on {settings.server.bind}, keeps its state in {settings.state.directory}",
         f"cookie endpoints open to {open_to}; {key} a sync key",

@@ -104,7 +104,7 @@ class Completion:
         if self.status is None:
             raise Unavailable(
                 "it is being stopped, but its end is not recorded yet: the disk may be full, or "
-                "the daemon is restarting; ask /status later what it has ended as",
+                "the daemon is restarting; ask /status later, and stop it again if it goes on",
                 retry_after=5,
             )
         if self.status is not Status.STOPPED:

@@ -123,9 +123,12 @@ def wait_until_ready(
 
 
 def log_tail(unit: str) -> str:
-    """Return the end of a unit's log, for an error text."""
-    lines = ("-n", str(LAST_LINES))
-    return _run("journalctl", "--no-pager", "--quiet", *lines, "-u", unit).stdout.rstrip()
+    """Return the end of a unit's log, or why it cannot be read. Used in error texts."""
+    try:
+        ended = _run("journalctl", "--no-pager", "--quiet", "-n", str(LAST_LINES), "-u", unit)
+    except OSError as fault:
+        return f"its log cannot be read: {fault}"
+    return ended.stdout.rstrip()
 
 
 def store_copies(paths: ServicePaths) -> dict[Path, int]:

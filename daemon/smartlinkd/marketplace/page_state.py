@@ -152,7 +152,7 @@ async def load(page: Page, url: str) -> None:
         background(partial(_follow, responses, hops)),
     ):
         try:
-            check_url(await page.goto(url))
+            end = await page.goto(url)
         except BrowserFailed:
             await trio.sleep(EVENTS_TIMEOUT)
             raise_gravest(sign_of_url(hops.urls[-1]), sign_of_url(await page.url()))
@@ -161,6 +161,7 @@ async def load(page: Page, url: str) -> None:
             if hops.status >= 400:
                 raise PortalDown(f"its page came with HTTP {hops.status}") from None
             raise
+    check_url(end)  # out here, since a check that a redirect led to wins
 
 
 @dataclass

@@ -109,16 +109,18 @@ async def open_links_page(
     """
     check_frames(page, market)
     await load(page, market.portal_url + _LINKS_PAGE)
-    state, last_other = PageState(), trio.current_time()
+    disabled_since, state = None, PageState()
     with trio.move_on_after(form_timeout_s):
         while True:
             state = await read_state(page, market)
             state.check()
             if state.form == "ready":
                 return
-            if state.form != "disabled":
-                last_other = trio.current_time()
-            elif trio.current_time() - last_other >= FROZEN_AFTER:
+            if state.form == "none":
+                disabled_since = None
+            elif disabled_since is None:
+                disabled_since = trio.current_time()
+            elif trio.current_time() - disabled_since >= FROZEN_AFTER:
                 raise AccountFrozen
             await trio.sleep(POLL_INTERVAL)
     check_url(await page.url())

@@ -342,15 +342,22 @@ def memory_used(enough: int) -> int:
 
 
 def memory_of_tree(pid: int) -> int:
-    """Return the bytes of memory and swap that a process and all below it use, in fair shares."""
-    return sum(map(fair_share, tree_of([pid]))) * 1024
+    """Return the bytes of memory and swap that a process and all below it use, in fair shares.
+
+    Of processes that we may not look into, only what they share with none; 0 without a descriptor.
+    """
+    own = (b"RssAnon", b"VmSwap")
+    return sum(fair_share(each, otherwise=own) for each in tree_of([pid])) * 1024
 
 
-def fair_share(pid: int) -> int:
-    """Return the KiB of a process; a shared page counts in part for each that has it."""
+def fair_share(pid: int, otherwise: tuple[bytes, ...] = (b"VmRSS", b"VmSwap")) -> int:
+    """Return the KiB of a process; a shared page counts in part for each that has it.
+
+    Of one that we may not look into (it is not dumpable, or root has no capabilities), the sum of
+    the figures `otherwise`.
+    """
     share = kibibytes(f"/proc/{pid}/smaps_rollup", (b"Pss", b"SwapPss"))
-    # 0 of a process that we may not look into: it is not dumpable, or root has no capabilities.
-    return share or kibibytes(f"/proc/{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap"))
+    return share or kibibytes(f"/proc/{pid}/status", otherwise)
 
 
 def kibibytes(path: str, names: tuple[bytes, ...]) -> int:

@@ -294,7 +294,7 @@ class StoreLimits:
     """Calls of one visit to the thread. The next caller waits until all of them are done."""
     chars_together: int = 1024 * 1024
     """A visit stops reading executions after so many characters, since they are in memory at the
-    same time. One execution may have 16 MiB."""
+    same time. A worker may send 16 MiB for one execution."""
     busy_timeout_s: float = BUSY_TIMEOUT_S
     """The wait for a lock of another program. Every other call waits meanwhile."""
     prune_every_s: float = 600.0

@@ -253,8 +253,8 @@ class Outbox:
             elif not self._is_loss_logged:
                 self._is_loss_logged = True
                 logger.warning(
-                    "credentials of webhooks were kept under another master secret of the crews, "
-                    "and are lost: these are called without their Authorization header"
+                    "credentials of webhooks do not open: the crews' master secret is another one, "
+                    "or the file is damaged; these are called without their Authorization header"
                 )
         events = cast("list[str]", decode(row["events"]))
         return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)

@@ -58,6 +58,8 @@ class Watchdog:
         }
         for name in silent.keys() - self._silent:
             self._log_silent(silent[name], now)
+        for name in self._silent - silent.keys():
+            logger.warning("%s goes on, or was started again", name)
         self._silent = set(silent)
         for each in watched_loops:
             each.heartbeat.probe()

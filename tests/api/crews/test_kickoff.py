@@ -67,6 +67,7 @@ async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
             f"{authentication}: needs `username` and `password`",
         ),
         (human(BEARER | {"token": "a\r\nX: b"}), f"{authentication}.token: "),
+        (human(BASIC | {"username": "a:b"}), f"{authentication}.username: "),
     ]:
         answer = await served.own.post("/kickoff", served.token, body)
         assert answer.status_code == 400, body

@@ -137,7 +137,15 @@ def _plain_token(value: SecretStr) -> SecretStr:
     return value
 
 
+def _user_name(value: str) -> str:
+    # RFC 7617, section 2: the colon ends it, and control characters are out.
+    if ":" in value or not value.isprintable():
+        raise ValueError("must be printable and without a colon, since it goes into a header")
+    return value
+
+
 Token = Annotated[SecretStr, Field(max_length=MAX_CREDENTIAL), AfterValidator(_plain_token)]
+UserName = Annotated[str, Field(max_length=MAX_CREDENTIAL), AfterValidator(_user_name)]
 Url = Annotated[str, Field(description="https:// or http://, reachable from the daemon")]
 
 
@@ -146,7 +154,7 @@ class Authentication(Body):
 
     strategy: Literal["bearer", "basic"]
     token: Token | None = None
-    username: Annotated[str, Field(max_length=MAX_CREDENTIAL)] | None = None
+    username: UserName | None = None
     password: Annotated[SecretStr, Field(max_length=MAX_CREDENTIAL)] | None = None
 
     @model_validator(mode="after")
