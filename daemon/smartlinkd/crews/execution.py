@@ -158,13 +158,11 @@ class RunningExecution:
     def suspend(self) -> None:
         """Stop the worker and record no outcome, so that the next instance decides about it.
 
-        An execution that was cancelled still gets its outcome, and one that has an outcome keeps
-        its worker for what is left of the grace.
+        An execution that was cancelled still gets its outcome.
         """
         self._is_suspended = True
         self.completion.ended.set()
-        if not self.has_finished:
-            self._stage.cancel()
+        self._stage.cancel()
         self._limit_last_writes()
 
     async def answer(self, feedback: Feedback) -> None:
@@ -267,7 +265,7 @@ class RunningExecution:
     async def _stop_worker(self, worker: Worker) -> None:
         if (final := worker.final) is not None:  # what it said of its end stands
             self._finish(outcome_of(final))
-            await worker.drain()
+            await worker.terminate()
             return
         how = await worker.stop()
         logger.info("execution %s was cut short: %s", self.id, how.value)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from pathlib import Path
 
 import trio
@@ -90,6 +91,7 @@ class Worker:
         self._process = process
         self.channel = channel
         self._settings = settings
+        self._leaves_by = inf
         self._redactor = Redactor(settings.environment)
 
     @property
@@ -135,12 +137,18 @@ class Worker:
         if self.channel.final is None:
             return
         grace = self._settings.grace
-        with trio.move_on_after(grace) as timeout:
+        self._leaves_by = min(self._leaves_by, trio.current_time() + grace)
+        with trio.CancelScope(deadline=self._leaves_by) as timeout:
             await self.channel.discard()
             await self._process.wait()
         if timeout.cancelled_caught:
             text = "worker process %d does not end within %g s of its last message, and is killed"
             logger.warning(text, self.pid, grace)
+
+    async def terminate(self) -> None:
+        """Send SIGTERM after the last message. The program has what is left of the grace."""
+        self._process.terminate()
+        await self.drain()
 
     async def stop(self) -> Stopped:
         """End the worker: by `stop`, then SIGTERM to its process group, then SIGKILL.

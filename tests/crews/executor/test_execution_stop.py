@@ -115,6 +115,17 @@ async def test_messages_after_the_result_are_ignored(daemon: CrewsDaemon) -> Non
     assert await daemon.story(kickoff_id) == ["crew_kickoff_started", "crew_kickoff_completed"]
 
 
+async def test_stopping_daemon_terminates_a_worker_that_lingers_after_its_result(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    """By SIGTERM: a message `stop` would find nobody."""
+    daemon = await start_daemon(crew(grace=LONG))
+    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
+    await daemon.end_of(kickoff_id)
+    with trio.fail_after(5):
+        await daemon.stop()
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_result_stands_when_the_daemon_ends_before_the_worker(
     start_daemon: StartDaemon, crew: MakeCrew, *, in_order: bool
