@@ -185,6 +185,7 @@ async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
     await auth.verify_mfa(temp_token, code, HERE)
     wall.now += 30
     await auth.disable(session, shown(secret), HERE)
+    assert load(tmp_path).second_factor is None
 
 
 async def test_restart_ends_unfinished_logins_and_setups(

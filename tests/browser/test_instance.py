@@ -235,14 +235,25 @@ async def test_age_or_memory_over_its_limit_recycles_the_browser(
     nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("has_thread", [True, False])
 async def test_memory_that_cannot_be_measured_ends_nothing(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    has_thread: bool,
 ) -> None:
     life = await grown(nursery, lambda: chromiums.launched[0])
-    chromiums.launched[0].unmeasured = NoThread("no thread is left", retry_after=1)
+    if has_thread:
+        chromiums.launched[0].megabytes = 0  # without a descriptor nothing can be read
+    else:
+        chromiums.launched[0].unmeasured = NoThread("no thread is left", retry_after=1)
     await trio.sleep(2 * LIMITS.measure_interval_s)
     assert life.ready()
+    assert "the browser's memory cannot be measured" in caplog.text
     chromiums.launched[0].unmeasured = None
+    chromiums.launched[0].megabytes = 1024
     with trio.fail_after(LIMITS.measure_interval_s):
         assert (await life.instance.wait_ended()).kind is EndKind.RECYCLED
     nursery.cancel_scope.cancel()

@@ -197,6 +197,9 @@ async def test_account_is_paused_as_soon_as_a_check_is_reported(
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(2))
     assert len(fakes.links.submits) == 1
+    await fakes.convert(fakes.link(2), cookie=OF_2002)
+    assert await fakes.service.clear_accounts() == 1
+    await fakes.convert(fakes.link(2))
 
 
 async def test_check_of_a_replaced_cookie_pauses_nobody(fakes: Fakes) -> None:

@@ -147,7 +147,7 @@ async def test_request_beyond_the_connections_is_503_and_none_is_cut_off(
         answer = await server.ask(GET)
         assert answer.status == 503
         assert answer.headers["retry-after"] == "1"
-        assert answer.headers["x-request-id"]
+        assert re.fullmatch("[0-9a-f]{16}", answer.headers["x-request-id"])
         text = "all connections are taken; try again in a moment"
         assert json.loads(answer.body) == {"ok": False, "error": text, "message": text}
         seen.finish.set()

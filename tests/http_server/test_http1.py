@@ -31,6 +31,9 @@ HOSTILE = {
     "CONNECT": b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
     "a host that is no host name": b"GET /nowhere HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"a" * 99),
     "a TLS greeting": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+    "a malformed chunk": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    ),
     "half a head": b"GET /small HTTP/1.1\r\nHo",
     "more body than it says": b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na\x00b",
     "a body that is too large": (
