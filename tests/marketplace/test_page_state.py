@@ -46,6 +46,16 @@ def redirected(url: str, led_to: str | None) -> Tab:
     return Tab(call=called("", status=302, url=url), answers=[answer, *detour])
 
 
+async def test_check_behind_another_redirect_raises_human_check(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gone = NavigationFailed(PAGE, "it was not there within 30 s")
+    gate = "https://affiliate.shopee.vn/anti/x"
+    answers = [(0.0, hop(PAGE, gate)), (0.0, hop(gate, CAPTCHA))]
+    tab = Tab(fails=gone, fails_after=30, answers=answers, reports_all=True)
+    await raised(HumanCheck, open_links(tab))
+
+
 @pytest.mark.parametrize(
     ("work", "url", "lost", "down"),
     [

@@ -139,6 +139,7 @@ async def test_form_is_given_its_time_after_a_slow_first_look(
 ) -> None:
     looks = [look("disabled"), look("disabled"), look()]
     await open_links(Tab(looks=looks, first_look_s=portal.FROZEN_AFTER))
+    assert trio.current_time() > portal.FROZEN_AFTER
 
 
 async def test_form_that_is_built_anew_is_given_its_time_again(

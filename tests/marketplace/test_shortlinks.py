@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from urllib.parse import quote
 
 import httpx
@@ -73,6 +74,15 @@ async def test_redirect_leads_to_the_product(status: int, location: str) -> None
     web = Web({START: to(location, status)})
     assert await web.resolve() == ITEM
     assert web.asked == [START]  # and not the product's page
+
+
+@pytest.mark.parametrize("hops", [5, 6])
+async def test_chain_of_redirects_is_followed_for_five_hops(hops: int) -> None:
+    stops = [START, *(f"https://vn.shp.ee/stop{n}" for n in range(1, hops)), PRODUCT]
+    web = Web({here: to(there) for here, there in pairwise(stops)})
+    found = await web.resolve()
+    assert found == ITEM if hops <= 5 else isinstance(found, NotALink)
+    assert len(web.asked) == 5
 
 
 @pytest.mark.parametrize(

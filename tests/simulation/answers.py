@@ -97,8 +97,11 @@ def _check_success(
         raise WrongAnswer(f"{link.text} is no product, and was converted: {entry}")
     if entry.get("failCode") != 0 or set(entry) != {"shortLink", "longLink", "failCode", "product"}:
         raise WrongAnswer(f"an entry of no known shape: {entry}")
-    (source,) = parse_qs(urlsplit(entry["longLink"]).query)["utm_source"]
-    account = str(int(source.removeprefix("an_")) - affiliate_id("0"))
+    try:
+        (source,) = parse_qs(urlsplit(entry["longLink"]).query)["utm_source"]
+        account = str(int(source.removeprefix("an_")) - affiliate_id("0"))
+    except (KeyError, ValueError):
+        raise WrongAnswer(f"a long link that names no account: {entry}") from None
     product = product_of(link.item)
     places = (*sub_ids, *[""] * (5 - len(sub_ids)))
     long = long_link(product.shop_id, product.item_id, account, places, origins)

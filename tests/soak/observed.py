@@ -6,6 +6,7 @@ thread that answers each connection to a Unix socket with a snapshot.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -34,12 +35,14 @@ class _TokenHolder(trio.abc.Instrument):
 
 def _snapshot(token: trio.lowlevel.TrioToken) -> dict[str, float]:
     """Return the kilobytes of private memory, and the numbers of things that the process holds."""
-    return {
+    snapshot = {
         "private": memory_of("self"),
         "descriptors": _descriptors(),
         "threads": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - names are enough
         "tasks": len(trio.from_thread.run_sync(all_tasks, trio_token=token)),
     }
+    gc.collect()  # so that the next one counts no garbage of now
+    return snapshot
 
 
 def _descriptors() -> int:

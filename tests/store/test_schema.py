@@ -26,6 +26,7 @@ from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
 from tests.fakes.small_disk import fill, small_disk
 from tests.store.calls import CREW, SECOND, TASK, bodies, events, queue, unfinished
 from tests.store.conftest import KEY
+from tests.store.test_actor import open_files
 from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 
 Open = Callable[..., StoreDatabase]
@@ -65,8 +66,11 @@ def test_newer_file_is_refused_and_untouched(
 def test_file_that_is_no_database_is_refused_by_name(path: Path, open_store: Open) -> None:
     path.write_bytes(b"not a database " * 1000)
 
-    with pytest.raises(UnusableStore, match=rf"{path} is damaged .*put back a backup"):
+    # The exception keeps references to everything that was open.
+    with pytest.raises(UnusableStore, match=rf"{path} is damaged .*put back a backup") as raised:
         open_store()
+    assert open_files(path) == []
+    assert raised.tb
 
 
 def test_damage_met_later_names_the_file(
@@ -173,7 +177,7 @@ def test_executions_events_and_deliveries_of_version_1_are_read(
     assert bodies(store, now) == [b"at once"]
     found = {each.body: each for each in store.outbox.due(now + 2 * SECOND, 10)}
     assert list(found) == [b"at once", b"failed"]
-    assert found[b"failed"].attempts == 1
+    assert (found[b"failed"].due_since, found[b"failed"].attempts) == (now + 2 * SECOND, 1)
     store.outbox.remove(found[b"failed"].id)
     assert bodies(store, now) == [b"behind it", b"at once"]
 

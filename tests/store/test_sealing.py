@@ -135,7 +135,7 @@ def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
     assert known(again, execution_id).webhooks == (bare,)
     assert [(each.id, each.target) for each in again.outbox.due(now, 10)] == [(waiting, bare)]
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert warning.getMessage().startswith("credentials of webhooks were kept under another")
+    assert warning.getMessage().startswith("credentials of webhooks do not open: ")
 
 
 @pytest.mark.parametrize(
