@@ -117,7 +117,7 @@ class CdpSession:
 
         def handle(mapper: Callable[[JsonObject], Iterable[T]], params: JsonObject) -> None:
             for item in mapper(params):
-                with suppress(trio.WouldBlock):
+                with suppress(trio.WouldBlock):  # `size` of them wait: it is lost
                     send.send_nowait(item)
 
         handlers = [(method, partial(handle, mapper)) for method, mapper in mappers.items()]

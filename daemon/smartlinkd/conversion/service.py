@@ -230,7 +230,7 @@ class ConversionService:
 
         Nobody may work in the tab, and then the check would be forgotten when it is closed.
         """
-        with suppress(trio.WouldBlock):
+        with suppress(trio.WouldBlock):  # as many wait as there may be accounts
             self._send_check.send_nowait(cookie)
 
     async def clear_accounts(self) -> int:

@@ -310,7 +310,7 @@ class HistoryDatabase:
             # An earlier damaged file goes.
             for end in ("-wal", ""):
                 Path(f"{aside}{end}").unlink(missing_ok=True)
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):  # a closed file has no log
                     Path(f"{self._path}{end}").rename(f"{aside}{end}")
             Path(f"{self._path}-shm").unlink(missing_ok=True)
         except OSError as error:

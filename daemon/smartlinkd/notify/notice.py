@@ -79,8 +79,8 @@ class _Subject:
 
     @property
     def rank(self) -> int:
-        """How much is lost with it: nothing (0) if nothing waits and the owner knows of no trouble,
-        a little (1) if the owner knows of a lost session, else more (2).
+        """The cost of evicting it: 0 if nothing waits and the owner knows of no trouble, 1 if the
+        owner knows of a lost session, else 2.
         """
         if self.pending is not None:
             return 2

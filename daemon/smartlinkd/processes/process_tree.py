@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How a command ended: by an exit code, a signal or its memory limit.
+    """The end of a command: an exit code, a signal or its memory limit.
 
     With none of them its reaper was killed, and the command may still be running.
 

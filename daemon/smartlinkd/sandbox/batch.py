@@ -61,7 +61,7 @@ class LinkParam(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     originalLink: str  # noqa: N815 - the call's own names
-    advancedLinkParams: dict[SubId, str] = Field(default_factory=dict)  # noqa: N815
+    advancedLinkParams: dict[SubId, str] = Field(default_factory=dict)  # noqa: N815 - likewise
 
     def places(self) -> tuple[str, ...]:
         """Return the five sub-ids in order, "" where nothing is set."""
@@ -71,7 +71,7 @@ class LinkParam(BaseModel):
 class _Variables(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     linkParams: list[LinkParam] = Field(min_length=1, max_length=ROWS)  # noqa: N815 - its own names
-    sourceCaller: Literal["CUSTOM_LINK_CALLER"]  # noqa: N815
+    sourceCaller: Literal["CUSTOM_LINK_CALLER"]  # noqa: N815 - likewise
 
 
 class _Call(BaseModel):

@@ -83,7 +83,8 @@ def renew() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # npm checks the packages against the integrity that its registry tells.
         command = [shutil.which("npm") or "npm", "install", "--ignore-scripts", "--prefix", folder]
-        subprocess.run([*command, *wanted], check=True, capture_output=True)  # noqa: S603
+        arguments = [*command, *wanted]
+        subprocess.run(arguments, check=True, capture_output=True)  # noqa: S603 - our own list
         for library in vendored.libraries:
             _copy(library, Path(folder, "node_modules", library.name))
     text = vendored.model_dump_json(indent=2, exclude_none=True)
