@@ -24,6 +24,14 @@ async def test_page_names_no_other_server(app: GuardedQuart, path: str) -> None:
     assert not re.search(r"https?:|[\"'(]//", await response.get_data(as_text=True))
 
 
+async def test_answer_has_its_length(app: GuardedQuart) -> None:
+    client = app.test_client()
+    response = await client.get("/docs/docs.js")
+    length = str(len(await response.get_data(as_text=False)))
+    assert response.headers["Content-Length"] == length
+    assert (await client.head("/docs/docs.js")).headers["Content-Length"] == length
+
+
 async def test_address_with_slash_leads_to_the_page(app: GuardedQuart) -> None:
     response = await app.test_client().get("/docs/")
     assert (response.status_code, response.headers["Location"]) == (302, "../docs")

@@ -238,7 +238,7 @@ async def test_file_of_version_01_is_read_and_replaced(tmp_path: Path) -> None:
     file = tmp_path / FILE
     file.write_text(json.dumps({"version": 1, "pauses": ROWS}))
     file.chmod(0o600)
-    both = Pause("1001", ("digest", "another"), ONE.since)
+    both = Pause("1001", ("digest", "another"), ONE.since, is_notified=True)
     pauses = PauseStore(tmp_path)
     assert pauses.loaded == (both,)
     pauses.keep([both, OTHER])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -144,3 +145,11 @@ def test_summary_has_the_commands_for_its_own_service(
     assert f" /etc/{name}/config.toml   (then: sudo systemctl reload {name})\n" in said
     assert f" sudo cat /etc/{name}/credentials/cookie.sync_key\n" in said
     assert f" sudo systemctl stop {name}.socket {name}.service\n" in said
+
+
+def test_summary_says_that_the_sync_key_is_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
+    encrypted = replace(settings({}), encrypted=("cookie.sync_key",))
+    installation.print_summary(paths_of(""), encrypted, ready=True)
+    said = capsys.readouterr().out
+    assert "  the sync key     encrypted, in /etc/smartlinkd/credentials.encrypted\n" in said
+    assert "sudo cat" not in said

@@ -3,7 +3,7 @@
 `config.example.toml` explains the keys; a test compares it with this file. A number's description
 is its unit, and `examples` are for remedies. Every number has both bounds, so a typing error of
 three zeros is found at the start. A secret `x` may stand in a file of its own that `x_file` names:
-`config/sources.py` reads it into `x`.
+`config/secret_files.py` reads it into `x`.
 """
 
 from __future__ import annotations

@@ -170,4 +170,8 @@ def _load(directory: Path) -> tuple[Pause, ...]:
     cookies: dict[tuple[str, datetime], list[str | None]] = {}
     for row in saved.pauses:
         cookies.setdefault((row.account, row.since), []).append(row.cookie)
-    return tuple(Pause(account, tuple(own), since) for (account, since), own in cookies.items())
+    # As notified: a notice would have the file replaced by one that version 0.1 does not read.
+    return tuple(
+        Pause(account, tuple(own), since, is_notified=True)
+        for (account, since), own in cookies.items()
+    )

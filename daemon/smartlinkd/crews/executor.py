@@ -266,10 +266,11 @@ def _make_empty(runs: Path) -> None:
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
         why = empty_folder(os.fsencode(runs))
+        left = next(runs.iterdir(), None)
     except OSError as error:
         raise StateUnusable(
             f"{runs}: the folder for crews' workers cannot be made ({error.strerror}); make the "
             "state directory writable for the daemon's user, and room on its disk"
         ) from None
-    if why:
-        logger.warning("%s still holds what a worker has left: %s", runs, why)
+    if left is not None:
+        logger.warning("%s is still there, which a worker has left: %s", left, why)

@@ -258,13 +258,16 @@ def print_summary(paths: ServicePaths, settings: Settings, *, ready: bool) -> No
         browser = "Chromium runs, in its sandbox"
     else:
         browser = f"Chromium is NOT ready yet: `sudo smartlinkd status{option}` tells why"
+    key = f"sudo cat {paths.credentials}/{configuration.SYNC_KEY}"
+    if configuration.SYNC_KEY in settings.encrypted:
+        key = f"encrypted, in {paths.encrypted}"
     print(f"""
 {paths.service} {__version__} is running at http://{settings.server.bind}; {browser}.
 
   how it is        sudo smartlinkd status{option}
   its log          journalctl -u {paths.name}
   configuration    {paths.configuration}   (then: sudo systemctl reload {paths.name})
-  the sync key     sudo cat {paths.credentials}/{configuration.SYNC_KEY}
+  the sync key     {key}
   stop it          sudo systemctl stop {paths.socket} {paths.service}
 
 Next: open http://{settings.server.bind} in a browser on this machine, log in with the password, and

@@ -19,7 +19,6 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 CHANNEL: Final = 3
@@ -392,15 +391,20 @@ def remove_folder(folder: bytes) -> str:
 
     Return why something is left, mostly "". One thing that cannot be removed keeps no other.
     """
-    why = ""
-    with suppress(OSError):
+    try:
         os.rmdir(folder)  # an empty one needs no descriptor, of which none may be left
-    if os.path.lexists(folder):  # else its command may have removed it: `trap 'rm -r …' EXIT`
+    except FileNotFoundError:
+        return ""  # its command removed it, as by a shell's `trap 'rm -r "$TMPDIR"' EXIT`
+    except OSError:
         why = empty_folder(folder)
-        try:
-            os.rmdir(folder)
-        except OSError as error:
-            why = why or str(error)
+    else:
+        return ""
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        why = why or str(error)
     return why and f"the folder cannot be removed: {why}"
 
 

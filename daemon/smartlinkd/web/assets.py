@@ -67,7 +67,7 @@ class Asset:
             return Response(DataBody(b""), 304, sent)
         if packed is not None:
             sent["Content-Encoding"] = "gzip"
-        return Response(DataBody(packed or self.body), 200, sent)
+        return Response(packed or self.body, 200, sent)
 
 
 def serve(target: Quart, rule: str, view: Callable[..., Awaitable[Response]]) -> None:

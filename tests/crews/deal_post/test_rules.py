@@ -54,8 +54,10 @@ def test_links_in_a_text_are_divided(given: object, links: tuple[str, ...]) -> N
     assert read_inputs({"links": given}).links == links
 
 
-@pytest.mark.parametrize("given", [None, "", " \n", [], [1], {"a": "b"}, 7], ids=repr)
-def test_input_without_links_is_refused(given: object) -> None:
+@pytest.mark.parametrize(
+    "given", [None, "", " \n", [], [1], {"a": "b"}, 7, ["a.vn/1"] * 16, "a.vn/1\n" * 16], ids=repr
+)
+def test_no_links_and_more_than_15_are_refused(given: object) -> None:
     with pytest.raises(WrongInput, match=r"^links: "):
         read_inputs({"links": given})
 

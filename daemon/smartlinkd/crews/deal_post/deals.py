@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+MAX_LINKS = 15
+"""The daemon converts as many in one call."""
 MAX_TITLE = 200
 """Characters of the post's headline."""
 SHOWN = 200
@@ -91,8 +93,8 @@ class FailedLink:
 def read_inputs(inputs: Mapping[str, Any]) -> PostRequest:
     """Check the inputs. A null one counts as left out. Raises `WrongInput`.
 
-    People fill forms with text where programs send lists, so both are read. The tool judges the
-    number of links, each link and the sub-ids.
+    People fill forms with text where programs send lists, so both are read. The tool judges each
+    link and the sub-ids.
     """
     language, currency = inputs.get("language") or "vi", inputs.get("currency") or "VND"
     title, sub_ids = inputs.get("title") or "", inputs.get("subIds") or []
@@ -124,6 +126,8 @@ def _read_links(given: object) -> tuple[str, ...]:
             "links: give product or short links, as a list of texts or as one text with a link "
             "on each line"
         )
+    if len(links) > MAX_LINKS:
+        raise WrongInput(f"links: give at most {MAX_LINKS} links; these are {len(links)}")
     return tuple(links)
 
 

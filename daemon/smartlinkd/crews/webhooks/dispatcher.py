@@ -47,7 +47,7 @@ class WebhookLimits:
     """The dispatcher's bounds."""
 
     at_once: int = 16
-    """Slots. Each may hold a body of 32 MiB, and usually one of a few KiB."""
+    """Slots. Each holds a body, of a few MiB at the most and usually of a few KiB."""
     at_once_to_a_host: int = 2
     """Slots of one host and port, so that one that hangs leaves slots for others."""
     max_age_s: float = 25 * 3600.0
