@@ -104,7 +104,8 @@ async def test_each_debian_browser_runs_script_in_its_sandbox(
         assert re.fullmatch(r"(Headless)?Chrome/[0-9.]+", await product(connection))
         assert await (await a_page(connection)).evaluate("(a, b) => a + b", 1, 2) == 3
         assert await is_sandboxed(connection)
-        assert await chromium.memory() > 50_000_000
+        # It shares pages with the browsers of tests beside it, and each counts its part.
+        assert await chromium.memory() > 30_000_000
 
 
 @pytest.mark.parametrize(
