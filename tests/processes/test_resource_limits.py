@@ -15,7 +15,7 @@ import trio
 import smartlinkd
 from smartlinkd.processes.output import CUT, KEPT
 from smartlinkd.processes.process_tree import ExitStatus
-from smartlinkd.processes.reaper import LOOK_EVERY, OOM_SCORE
+from smartlinkd.processes.reaper import LOOK_EVERY, OOM_SCORE, tree_of
 from tests.processes.family import SLEEP, Until, parent, run, shell
 
 MIB = 2**20
@@ -195,3 +195,31 @@ async def test_oom_score_of_a_limited_command_is_above_its_reapers_and_the_daemo
     async with run(*SLEEP, memory=1024 * MIB) as process:
         assert badness(process.pid) == min(1000, badness() + OOM_SCORE)
         assert badness(parent(process.pid)) == badness()
+
+
+_THREADS_THAT_END = """
+import subprocess, threading, time
+for number in range(400):
+    threading.Thread(target=time.sleep, args=(0.5 + number / 200,), daemon=True).start()
+def keep_child():
+    child = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE)
+    print(child.pid, flush=True)
+    child.wait()
+threading.Thread(target=keep_child).start()
+"""
+
+
+def test_tree_has_a_child_whose_parent_loses_other_threads_meanwhile() -> None:
+    words = [sys.executable, "-c", _THREADS_THAT_END]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent_process:
+        assert parent_process.stdout is not None
+        try:
+            child = int(parent_process.stdout.readline())
+            threads = Path(f"/proc/{parent_process.pid}/task")
+            looks = [tree_of([parent_process.pid])]
+            while len(list(threads.iterdir())) > 2:
+                looks.append(tree_of([parent_process.pid]))
+        finally:
+            parent_process.kill()
+    # The kernel may end a listing at a thread that ends in this very moment, which is rare.
+    assert sum(child not in look for look in looks) <= len(looks) // 500

@@ -376,10 +376,14 @@ def tree_of(to_visit: list[int]) -> list[int]:
         pid = to_visit.pop()
         found.append(pid)
         try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                to_visit += children(f"/proc/{pid}/task/{thread}/children")
+            threads = os.listdir(f"/proc/{pid}/task")
         except OSError:
             continue  # it has ended: its children are another's now
+        for thread in threads:
+            try:
+                to_visit += children(f"/proc/{pid}/task/{thread}/children")
+            except OSError:
+                continue  # this thread has: its children are another thread's
     return found
 
 
