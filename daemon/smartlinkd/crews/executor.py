@@ -273,4 +273,5 @@ def _make_empty(runs: Path) -> None:
             "state directory writable for the daemon's user, and room on its disk"
         ) from None
     if left is not None:
-        logger.warning("%s is still there, which a worker has left: %s", left, why)
+        text = "%s is still there, which a worker has left; remove it by hand%s"
+        logger.warning(text, left, f": {why}" if why else "")
