@@ -3,8 +3,8 @@
 `build_supervisor` lists them. They start from top to bottom and stop from bottom to top, so an
 actor's dependencies run before and after it. The executor continues from the store, so `crews` is
 rest_for_one: the executor restarts whenever the store does. app/components.py makes the actors.
-At SIGTERM `serve` stops the tree, and at a second SIGTERM it cancels it; "What ends what" in
-docs/architecture.md has the order and the graces.
+`serve`, below, receives SIGTERM: the first stops the tree, and a second cancels it; "What ends
+what" in docs/architecture.md has the order and the graces.
 """
 
 from __future__ import annotations
