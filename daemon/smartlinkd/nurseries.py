@@ -59,6 +59,12 @@ async def sole_error() -> AsyncIterator[None]:
         raise error from error.__cause__  # `from None` would lose it
 
 
+async def cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
+    """Cancel a scope when something happens."""
+    await event.wait()
+    scope.cancel()
+
+
 def describe(error: BaseException) -> str:
     """Return an error's type and text in one line. Of a group the first member is shown."""
     if isinstance(error, BaseExceptionGroup):

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.deadlines import ACTOR_TIMEOUT_S
+from smartlinkd.supervision.calls import ACTOR_TIMEOUT_S
 from tests.api.client import answer_in_time
 
 if TYPE_CHECKING:

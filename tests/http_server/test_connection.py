@@ -12,8 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.accepting import LOG_INTERVAL_S
 from smartlinkd.http_server.app import BODY_SECONDS
+from smartlinkd.http_server.server import LOG_INTERVAL_S
 from tests.http_server.conftest import Seen, Serving, read_answer
 
 if TYPE_CHECKING:

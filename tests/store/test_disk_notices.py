@@ -17,7 +17,6 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.store import errors
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.disk import ROOM, has_room
 from smartlinkd.store.errors import DiskFull
 from smartlinkd.store.model import (
     Change,
@@ -27,6 +26,7 @@ from smartlinkd.store.model import (
     Status,
     StoreLimits,
 )
+from smartlinkd.store.sqlite import ROOM, has_room
 
 New = Callable[..., NewExecution]
 PATIENCE = 10.0

@@ -15,9 +15,9 @@ import trio
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.disk import ROOM
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.model import NewExecution, Retention, Status
+from smartlinkd.store.sqlite import ROOM
 from tests.fakes.small_disk import fill, small_disk
 from tests.store.calls import record
 from tests.store.conftest import KEY

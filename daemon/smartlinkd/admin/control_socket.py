@@ -21,10 +21,10 @@ from typing import Any
 import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from smartlinkd.accepting import PatientListener
-from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.errors import BUG, Invalid, Refused
+from smartlinkd.http_server.server import PatientListener
 from smartlinkd.logs import LogContext, bind_log_contexts, new_request_id
+from smartlinkd.supervision.calls import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.validation import describe_errors
 
 logger = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from quart.typing import ResponseReturnValue
 from quart.wrappers.response import DataBody
 
 from smartlinkd.api.requests import read_body, read_parameters
-from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.http_server import GuardedQuart, has_whole_body
+from smartlinkd.supervision.calls import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.wire import Parameters
 
 H = TypeVar("H", bound=Callable[..., Awaitable[BaseModel | Response]])

@@ -26,8 +26,8 @@ from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
-from smartlinkd.retry import retry_until_success
 from smartlinkd.supervision.actor import ActorGone
+from smartlinkd.supervision.calls import retry_until_success
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)

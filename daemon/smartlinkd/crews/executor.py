@@ -35,7 +35,6 @@ from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
-from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import NotFound
 from smartlinkd.nurseries import sole_error
 from smartlinkd.processes.reaper import empty_folder
@@ -48,6 +47,7 @@ from smartlinkd.store.model import (
     ListPage,
 )
 from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.calls import actor_deadline
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from smartlinkd.crews.subscriptions import Subscriptions
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.metrics import LATE, histogram
-from smartlinkd.retry import retry_until_success
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Execution,
@@ -33,6 +32,7 @@ from smartlinkd.store.model import (
     Status,
 )
 from smartlinkd.supervision.actor import ActorRestarting
+from smartlinkd.supervision.calls import retry_until_success
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from smartlinkd.conversion.schemas import TRANSIENT, LinkResult, LinksRequest
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid, NotNow
+from smartlinkd.supervision.calls import actor_deadline
 from smartlinkd.validation import describe_errors
 from smartlinkd.vault.actor import Vault
 

@@ -34,12 +34,12 @@ from smartlinkd.crews.protocol import (
 )
 from smartlinkd.crews.worker_channel import WorkerChannel
 from smartlinkd.nurseries import background
+from smartlinkd.processes.output import Redactor
 from smartlinkd.processes.process_tree import (
     ProcessTree,
     run_process_tree,
 )
 from smartlinkd.processes.reaper import CHANNEL
-from smartlinkd.processes.redaction import Redactor
 
 logger = logging.getLogger(__name__)
 

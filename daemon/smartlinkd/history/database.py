@@ -30,11 +30,11 @@ from smartlinkd.history.model import (
 )
 from smartlinkd.history.schema import SCHEMA
 from smartlinkd.history.search import Condition, condition, searchable, storable
-from smartlinkd.store.disk import has_room
 from smartlinkd.store.sqlite import (
     PASSING,
     NewerFile,
     checkpoint,
+    has_room,
     is_damage,
     open_database,
     pragma,

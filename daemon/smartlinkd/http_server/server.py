@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -10,13 +11,13 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from operator import attrgetter
+from typing import Final
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from smartlinkd.accepting import LOG_INTERVAL_S, PatientListener
 from smartlinkd.http_server.app import GuardedQuart
 from smartlinkd.http_server.connection import HttpConnection
 from smartlinkd.http_server.failures import failure, request_id, request_id_header
@@ -25,7 +26,13 @@ from smartlinkd.http_server.places import DEFAULT_LIMITS, HttpLimits, Places
 
 logger = logging.getLogger(__name__)
 
+RETRY_INTERVAL_S: Final = 0.1
+"""Between two tries to accept a connection, during a shortage."""
+LOG_INTERVAL_S: Final = 60.0
+"""Seconds without a failure after which the next one is logged again."""
+
 _ASKED = 64 * 1024  # bytes that a refused client may have sent meanwhile
+_SHORTAGES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class ServedApp(ASGIWrapper):
@@ -87,6 +94,42 @@ async def serve(
     finally:
         for listener in listeners:
             listener.socket.close()
+
+
+class PatientListener(trio.abc.Listener[trio.SocketStream]):
+    """A listener that outlives a shortage of descriptors or memory.
+
+    accept(2) fails then, and the shortage passes. trio's `serve_listeners` waits too, but logs each
+    of ten tries a second with a traceback. Clients wait in the kernel's queue meanwhile.
+
+    Args:
+        listening: belongs to this listener from now on.
+    """
+
+    def __init__(self, listening: trio.SocketListener) -> None:
+        self._listening = listening
+        self._failed_at = -inf  # on trio's clock
+
+    async def accept(self) -> trio.SocketStream:
+        """Return the next connection, however long a shortage lasts."""
+        while True:
+            try:
+                return await self._listening.accept()
+            except OSError as fault:
+                if fault.errno not in _SHORTAGES:
+                    raise
+                self._log_once(fault)
+            await trio.sleep(RETRY_INTERVAL_S)
+
+    async def aclose(self) -> None:
+        """Close the listening socket."""
+        await self._listening.aclose()
+
+    def _log_once(self, fault: OSError) -> None:
+        now = trio.current_time()
+        if now - self._failed_at > LOG_INTERVAL_S:
+            logger.error("no connection can be accepted, which is tried again and again: %s", fault)
+        self._failed_at = now
 
 
 class _Acceptor:

@@ -18,11 +18,11 @@ from quart import Response, request
 
 from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.services import Services
-from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Unavailable
 from smartlinkd.http_server import GuardedQuart, has_whole_body, hold_until_answered
 from smartlinkd.http_server.app import Messages
 from smartlinkd.mcp.tools import Context, ToolApi, make_server
+from smartlinkd.supervision.calls import actor_deadline
 
 PATH: Final = "/mcp"
 CALL_S: Final = 180.0

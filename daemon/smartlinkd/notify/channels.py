@@ -21,8 +21,8 @@ from pydantic import SecretStr
 
 from smartlinkd.net.egress import DEADLINE, Answered, open_sender
 from smartlinkd.notify.texts import Language, title_and_text
+from smartlinkd.processes.output import Redactor
 from smartlinkd.processes.process_tree import run_process_tree
-from smartlinkd.processes.redaction import Redactor
 from smartlinkd.threads import on_thread
 
 COMMAND_DEADLINE: Final = 30.0

@@ -24,12 +24,11 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import sole_error
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.disk import has_room
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.executions import Executions
 from smartlinkd.store.model import Retention, StoreLimits
 from smartlinkd.store.outbox import Outbox
-from smartlinkd.store.sqlite import Synchronous, copies_of
+from smartlinkd.store.sqlite import Synchronous, copies_of, has_room
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
-from smartlinkd.store.disk import has_room
-from smartlinkd.store.sqlite import DAMAGE, PASSING, is_bad_text, primary_code
+from smartlinkd.store.sqlite import DAMAGE, PASSING, has_room, is_bad_text, primary_code
 
 logger = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from smartlinkd.state_files import disk_is_full
 from smartlinkd.store import errors
 from smartlinkd.store.codec import Damaged
-from smartlinkd.store.disk import has_room
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import (
     BUSY_TIMEOUT_S,
     NewerFile,
     Synchronous,
+    has_room,
     open_database,
     transaction,
 )

@@ -20,6 +20,9 @@ Synchronous = Literal["OFF", "NORMAL", "FULL"]
 
 BUSY_TIMEOUT_S: Final = 2.0
 """How long a statement waits for a lock of another program."""
+ROOM: Final = 1024 * 1024
+"""The free bytes without which a disk counts as full (docs/decisions/051-full-disk.md). SQLite may
+still find a page for a while."""
 DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = ("another program holds it locked", "end that program")
 _NOT_WRITABLE: Final = (
@@ -200,3 +203,13 @@ def _copy(connection: sqlite3.Connection, copy: Path) -> None:
 
 def _make_private(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def has_room(folder: Path, beyond: int = 0) -> bool:
+    """Return True if the file system of `folder` has room for `beyond` bytes more. Blocks."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return True  # a fault of another kind, which a write will report
+    has_inodes = status.f_favail > 0 or status.f_files == 0  # some file systems count none
+    return status.f_bavail * status.f_frsize >= ROOM + beyond and has_inodes

@@ -38,11 +38,11 @@ from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.model import CrewUser, Feedback, Kickoff
 from smartlinkd.crews.subscriptions import ExecutionEventStream
-from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.errors import Refused
 from smartlinkd.http_server import hold_until_answered
-from smartlinkd.nurseries import background
+from smartlinkd.nurseries import background, cancel_at
 from smartlinkd.store.model import Execution, ExecutionState, IdempotencyKey
+from smartlinkd.supervision.calls import ACTOR_TIMEOUT_S, actor_deadline
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
@@ -234,6 +234,6 @@ async def _wait(
     """Wait until the execution's state changes, for `seconds`, or until the server stops."""
     count_only()
     with trio.CancelScope() as waiting:
-        async with background(partial(sse.cancel_at, stopping, waiting)):
+        async with background(partial(cancel_at, stopping, waiting)):
             return await crews.executor.wait(caller, kickoff_id, seconds)
     return await crews.executor.execution(caller, kickoff_id)

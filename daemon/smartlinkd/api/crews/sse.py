@@ -18,10 +18,10 @@ from quart import Response
 from quart.wrappers.response import ResponseBody
 
 from smartlinkd.crews.subscriptions import ExecutionEventStream
-from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Refused
-from smartlinkd.nurseries import background
+from smartlinkd.nurseries import background, cancel_at
 from smartlinkd.store.model import ExecutionEvent
+from smartlinkd.supervision.calls import actor_deadline
 from smartlinkd.wire import timestamp
 
 logger = logging.getLogger(__name__)
@@ -119,12 +119,6 @@ class _Stream(ResponseBody):
             with actor_deadline():
                 await self._admit()  # in a silence as well, which may last for days
         return events
-
-
-async def cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
-    """Cancel a scope when something happens."""
-    await event.wait()
-    scope.cancel()
 
 
 def encode(event: ExecutionEvent) -> bytes:

@@ -19,9 +19,9 @@ from smartlinkd.api.schemas import (
 )
 from smartlinkd.conversion.schemas import MAX_LINKS, LinkResult, LinksRequest, SuccessEntry
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import FoundLink, find_links
+from smartlinkd.supervision.calls import actor_deadline
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie

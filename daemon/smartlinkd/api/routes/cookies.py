@@ -16,9 +16,9 @@ from smartlinkd.api.schemas import (
     SyncCookieResponse,
 )
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.deadlines import actor_deadline
 from smartlinkd.marketplace.cookie_text import header_value
 from smartlinkd.marketplace.markets import Market
+from smartlinkd.supervision.calls import actor_deadline
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import MAX_BYTES

@@ -26,9 +26,9 @@ from smartlinkd.net.addresses import Network
 from smartlinkd.net.egress import Sender, Unanswered, open_sender
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.nurseries import sole_error
-from smartlinkd.retry import retry_until_success
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Delivery
+from smartlinkd.supervision.calls import retry_until_success
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
 

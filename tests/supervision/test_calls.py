@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.retry import retry_until_success
+from smartlinkd.supervision.calls import retry_until_success
 
 
 async def test_retry_until_success_waits_between_attempts_and_returns_the_result() -> None:

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from smartlinkd.processes.output import CUT
-from smartlinkd.processes.redaction import Redactor
+from smartlinkd.processes.output import CUT, Redactor
 
 SECRETS = {
     "PLAIN": "PLAINSECRETVALUE0123456789",

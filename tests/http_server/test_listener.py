@@ -12,9 +12,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.accepting import RETRY_INTERVAL_S, PatientListener
 from smartlinkd.admin.control_socket import SOCKET_NAME, ControlSocket
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
+from smartlinkd.http_server.server import RETRY_INTERVAL_S, PatientListener
 from tests.shortage import Shortage
 
 PATIENCE = 5.0  # seconds; a longer wait is a hang
