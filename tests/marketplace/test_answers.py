@@ -115,30 +115,27 @@ def test_unreadable_row_is_an_unknown_error(row: Any) -> None:
     assert only(row).fail_code is FailCode.UNKNOWN
 
 
+ELSEWHERE = "https://other.example/x"
+NO_SHORT_LINKS: list[object] = [
+    *("", None, 5, "s.shopee.vn/abc", "javascript:alert(1)", "https://", "https://["),
+    *(SHORT + "\ud83d", long_link(101), "https://shopee.vn/product/11/101"),
+    "https://shopee.vn/universal-link?redir=https%3A%2F%2Fshopee.vn%2Fproduct%2F11%2F101",
+]
+OTHER_SUB_IDS = ("a", "a-b-c--", "b-a---", "----", "")
+
+
 @pytest.mark.parametrize(
-    "short",
+    "changes",
     [
-        "",
-        None,
-        5,
-        "s.shopee.vn/abc",
-        "javascript:alert(1)",
-        "https://",
-        "https://[",
-        SHORT + "\ud83d",
-        long_link(101),
-        "https://shopee.vn/product/11/101",
-        "https://shopee.vn/universal-link?redir=https%3A%2F%2Fshopee.vn%2Fproduct%2F11%2F101",
+        *({"shortLink": short} for short in NO_SHORT_LINKS),
+        {"shortLink": ELSEWHERE, "longLink": ELSEWHERE},
+        *({"longLink": long_link(101).replace("=a-b---", f"={it}")} for it in OTHER_SUB_IDS),
     ],
 )
-def test_success_without_short_link_is_an_unknown_error(short: Any) -> None:
-    row = only(good(101, shortLink=short))
-    assert row == Row(None, None, FailCode.UNKNOWN, 0)
-
-
-def test_long_link_is_never_given_as_short_link() -> None:
-    strange = "https://other.example/x"
-    assert only(good(101, shortLink=strange, longLink=strange)).short_link is None
+def test_success_without_short_link_or_for_other_sub_ids_is_an_unknown_error(
+    changes: dict[str, object],
+) -> None:
+    assert only(good(101, **changes)) == Row(None, None, FailCode.UNKNOWN, 0)
 
 
 @pytest.mark.parametrize("long", ["", None, 5, "not a link", "javascript:x", f"{SHORT}/\ud83d"])
@@ -149,12 +146,6 @@ def test_success_without_long_link_is_kept(long: Any) -> None:
 def test_long_link_to_another_item_is_no_success() -> None:
     rows = read([good(101), good(999), good(103)])
     assert [row.fail_code for row in rows] == [0, -1, 0]
-
-
-@pytest.mark.parametrize("counted", ["a", "a-b-c--", "b-a---", "----", ""])
-def test_long_link_with_other_sub_ids_is_no_success(counted: str) -> None:
-    other = long_link(101).replace("=a-b---", f"={counted}")
-    assert only(good(101, longLink=other)) == Row(None, None, FailCode.UNKNOWN, 0)
 
 
 @pytest.mark.parametrize(
@@ -199,12 +190,6 @@ def test_graphql_error_without_rows_raises_with_its_code(data: Any) -> None:
     assert caught.value.code == 90000
 
 
-@pytest.mark.parametrize("errors", [[{}], ["text"], "text", [None], [{"extensions": 5}]])
-def test_graphql_errors_of_odd_shape_raise(errors: Any) -> None:
-    with pytest.raises(PortalError):
-        read_answer({"errors": errors, "data": None})
-
-
 def test_graphql_error_message_is_bounded_text() -> None:
     with pytest.raises(PortalError) as caught:
         read_answer({"errors": [{"message": "refused \ud83d" + "x" * 100_000}]})
@@ -217,34 +202,31 @@ def test_rows_beside_graphql_errors_are_kept() -> None:
     assert [row.fail_code for row in read_answer(answer)] == [0, -1, -1]
 
 
-@pytest.mark.parametrize(
-    ("code", "error"), [(401, SessionLost), (403, SessionLost), (90309999, HumanCheck)]
-)
-def test_graphql_code_of_a_refusal_raises_its_error(code: int, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        read_answer({"errors": [{"message": "x", "extensions": {"code": code}}], "data": None})
+CHECK = {"extensions": {"code": 90309999}}
+ODD_ERRORS: list[Any] = [[{}], ["text"], "text", [None], [{"extensions": 5}]]
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("error", "answer"),
     [
-        {"errors": [{"extensions": {"code": 90309999}}], "data": {"batchCustomLink": [None, None]}},
-        {"errors": [{"message": "x"}, {"extensions": {"code": "90309999"}}], "data": None},
-        {"data": {"batchCustomLink": [{"failCode": 90309999}]}},
-        {"data": {"error": 90309999}},
+        *((PortalError, {"errors": errors, "data": None}) for errors in ODD_ERRORS),
+        *(
+            (SessionLost, {"errors": [{"message": "x", "extensions": {"code": code}}]})
+            for code in (401, 403)
+        ),
+        (HumanCheck, {"errors": [{"message": "x"} | CHECK], "data": None}),
+        (HumanCheck, {"errors": [CHECK], "data": {"batchCustomLink": [None, None]}}),
+        (HumanCheck, {"errors": [{"message": "x"}, {"extensions": {"code": "90309999"}}]}),
+        (HumanCheck, {"data": {"batchCustomLink": [{"failCode": 90309999}]}}),
+        (HumanCheck, {"data": {"error": 90309999}}),
+        (PortalDown, {"code": 0}),
     ],
 )
-def test_check_code_anywhere_in_answer_raises_human_check(answer: Any) -> None:
-    with pytest.raises(HumanCheck):
+def test_answer_without_rows_raises_its_error(error: type[Exception], answer: Any) -> None:
+    with pytest.raises(error):
         read_answer(answer)
 
 
 def test_made_links_beside_check_code_are_kept() -> None:
     made = {"data": {"batchCustomLink": [good(101), {"failCode": 90309999}]}}
-    beside = {"errors": [{"extensions": {"code": 90309999}}]}
-    assert [row.fail_code for row in read_answer(made | beside)] == [0, -1, -1]
-
-
-def test_answer_without_data_and_errors_raises_portal_down() -> None:
-    with pytest.raises(PortalDown):
-        read_answer({"code": 0})
+    assert [row.fail_code for row in read_answer(made | {"errors": [CHECK]})] == [0, -1, -1]

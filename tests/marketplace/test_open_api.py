@@ -123,24 +123,13 @@ async def test_short_link_is_asked_for_with_its_sub_ids() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        made(""),
-        made(None),
-        made("https://s.shopee.vn/\ud83d"),
-        made(ITEM.url(VN)),
-        {"data": None},
-        {},
-    ],
-)
-async def test_answer_without_short_link_is_an_unknown_error(answer: object) -> None:
-    assert await Api(answer).link() == Row(None, None, FailCode.UNKNOWN)
+NO_SHORT_LINKS = (made(""), made(None), made("https://s.shopee.vn/\ud83d"), made(ITEM.url(VN)))
 
 
 @pytest.mark.parametrize(
     ("answer", "fail_code", "portal_code"),
     [
+        *((answer, -1, None) for answer in (*NO_SHORT_LINKS, {"data": None}, {})),
         (errors(11001, "Params Error: originUrl invalid"), 10, 11001),
         (errors(11001, "invalid sub id"), -1, 11001),
         (errors(10000, "System error"), -1, 10000),
@@ -150,11 +139,10 @@ async def test_answer_without_short_link_is_an_unknown_error(answer: object) -> 
         ({"errors": ["text"]}, -1, None),
     ],
 )
-async def test_graphql_error_of_a_link_fails_its_row(
+async def test_answer_without_short_link_fails_its_row(
     answer: object, fail_code: int, portal_code: int | None
 ) -> None:
-    row = await Api(answer).link()
-    assert (row.short_link, row.fail_code, row.portal_code) == (None, fail_code, portal_code)
+    assert await Api(answer).link() == Row(None, None, FailCode(fail_code), portal_code)
 
 
 @pytest.mark.parametrize(
