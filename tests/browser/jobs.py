@@ -42,6 +42,11 @@ async def open_tab(page: Any) -> None:
     page.opened += 1
 
 
+async def nothing(_: object) -> None:
+    """Do nothing with a page."""
+    await trio.lowlevel.checkpoint()
+
+
 def never_invalid(_url: str, _is_other: bool) -> bool:
     """Return False: no URL invalidates the context."""
     return False

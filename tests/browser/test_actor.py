@@ -13,10 +13,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.browser.actor import Browser, BrowserState, DownListener
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import BrowserNotReady, Disconnected
-from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, nothing, tab_spec
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -27,14 +26,6 @@ HEALTHY = 60.0
 RECYCLE_AFTER = 1_000.0
 BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
 A_MOMENT = 0.01
-
-
-async def nothing(_: object) -> None:
-    pass
-
-
-def tab_spec(key: str = "a") -> TabSpec:
-    return TabSpec(key, list, "tab", nothing, never_invalid)
 
 
 def a_browser(
@@ -71,20 +62,10 @@ async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Job:
 # Ready, and not
 
 
-async def test_downtime_of_each_start_is_observed(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        first = chromiums.launch_takes
-        count, seconds = observed(browser.downtime)[""]
-        assert (count, round(seconds, 1)) == (1, first)
-        await trio.sleep(HEALTHY)  # else it would wait before the next one
-        chromiums.launch_takes = 7.0
-        chromiums.running[0].exit()
-        await trio.sleep(7.0 + A_MOMENT)
-        assert browser.is_ready
-        count, seconds = observed(browser.downtime)[""]
-        assert (count, round(seconds, 1)) == (2, first + 7.0)
+def downtime(browser: Browser) -> tuple[int, float]:
+    """The number of times without a browser, and their seconds."""
+    count, seconds = observed(browser.downtime)[""]
+    return count, round(seconds, 1)
 
 
 async def test_full_queue_refuses_jobs_at_once(
@@ -168,6 +149,7 @@ async def test_crash_is_shown_until_the_next_browser_is_up(
         assert (before.state, before.ready) == (BrowserState.READY, True)
         assert (before.pid, before.version) == (1, "Chromium 1")
         assert (before.restarts, before.last_restart_reason) == (0, None)
+        assert downtime(browser) == (1, chromiums.launch_takes)
         chromiums.launched[0].exit()
         await wait_all_tasks_blocked()
         status = browser.status()
@@ -181,6 +163,7 @@ async def test_crash_is_shown_until_the_next_browser_is_up(
         assert browser.status().state is BrowserState.STARTING
         await trio.sleep(chromiums.launch_takes)
         assert (browser.status().state, browser.status().pid) == (BrowserState.READY, 2)
+        assert downtime(browser) == (2, 2 * chromiums.launch_takes + 0.5)
         assert {reason for reason, count in browser.restarts.items() if count} == {"crashed"}
 
 
@@ -273,7 +256,7 @@ async def test_rare_ends_do_not_alarm(
     assert told == []
 
 
-async def test_failed_launches_alarm_once_no_recycled_browser_serves(
+async def test_failed_launches_alarm_and_count_once_no_recycled_browser_serves(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     told: list[str | None] = []
@@ -285,26 +268,18 @@ async def test_failed_launches_alarm_once_no_recycled_browser_serves(
         assert (browser.is_ready, browser.status().pid) == (True, 1)
         await browser.use(tab_spec(), nothing)
         assert told == []
+        began = browser.status().since
         chromiums.launched[0].exit()
-        await trio.sleep(chromiums.launch_takes + BACKOFF.longest + A_MOMENT)
+        in_time = chromiums.launch_takes + BACKOFF.longest + A_MOMENT
+        await trio.sleep(in_time)
         assert not browser.is_ready
         assert told == ["launch failed: no room"]
-
-
-async def test_end_of_a_recycled_browser_is_shown_and_its_downtime_observed(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        began = browser.status().since
-        chromiums.launch_fails = "no room"
-        await trio.sleep(RECYCLE_AFTER + 100)
-        chromiums.launched[0].exit()
-        await trio.sleep(2 * LONG_ENOUGH)
+        await trio.sleep(2 * LONG_ENOUGH - in_time)
         assert browser.status().since > began
         chromiums.launch_fails = ""
         await trio.sleep(LONG_ENOUGH)
         assert browser.is_ready
-        count, seconds = observed(browser.downtime)[""]
+        count, seconds = downtime(browser)
         assert count == 2
         assert seconds == pytest.approx(2 * LONG_ENOUGH, abs=5)
 

@@ -49,14 +49,6 @@ async def ask(nursery: trio.Nursery, call: Callable[[], Awaitable[object]]) -> A
     return asker
 
 
-async def crowd(
-    conversation: CdpConnection, nursery: trio.Nursery, *, deadline: float
-) -> list[Asker]:
-    """More than the queue holds."""
-    call = partial(conversation.browser.call, "A.b", deadline=deadline)
-    return [await ask(nursery, call) for _ in range(WRITE_QUEUE + 10)]
-
-
 async def attached(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) -> CdpSession:
     """A session named S with a target named T."""
     asker = await ask(nursery, partial(conversation.attach, "T"))
@@ -284,7 +276,8 @@ async def test_browser_that_does_not_read_costs_each_call_its_deadline(
     conversation: CdpConnection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     wire.send_stream.send_all_hook = trio.sleep_forever
-    askers = await crowd(conversation, nursery, deadline=5)
+    call = partial(conversation.browser.call, "A.b", deadline=5)
+    askers = [await ask(nursery, call) for _ in range(WRITE_QUEUE + 10)]  # more than it holds
     conversation.browser.post("A.c", {})  # finds no room, and does not wait for it
     for asker in askers:
         await asker.done.wait()

@@ -13,23 +13,15 @@ from trio.testing import MockClock
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
-from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
-from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, tab_spec
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
 
 A_MOMENT = 0.001
 MISS = LIMITS.probe_interval_s + LIMITS.probe_timeout_s  # the longest that a hang can go unnoticed
-
-
-async def nothing(_: object) -> None:
-    pass
-
-
-SPEC = TabSpec("key", list, "tab", nothing, never_invalid)
 
 
 class RunningInstance:
@@ -264,7 +256,7 @@ async def test_hang_of_a_recycled_browser_ends_it_at_once(
     let_go: bool, chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await recycled(nursery)
-    work = await begin_job(life.instance, SPEC, nursery, calls_at_end=True)
+    work = await begin_job(life.instance, tab_spec(), nursery, calls_at_end=True)
     if let_go:
         life.instance.drain()
     hang(chromiums.launched[0])
@@ -286,7 +278,7 @@ async def test_browser_that_keeps_a_context_is_recycled(
     life = await born(nursery)
     chromiums.launched[0].hoards = True
     with trio.move_on_after(1):
-        await Job(life.instance, SPEC).run()
+        await Job(life.instance, tab_spec()).run()
     with trio.fail_after(LIMITS.dispose_timeout_s + LIMITS.unresponsive_after_s + A_MOMENT):
         end = await life.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")

@@ -17,6 +17,7 @@ from tests.browser.jobs import (
     JobRunner,
     cancel,
     finish,
+    nothing,
     open_tab,
     tab_spec,
 )
@@ -203,9 +204,6 @@ async def test_browser_that_opens_no_more_tabs_becomes_unusable(
     pool: TabPool, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
     accounts = count()
-
-    async def nothing(_: object) -> None:
-        pass
 
     async def use_anew(*, opens: bool) -> None:
         played.opens = opens

@@ -13,6 +13,7 @@ from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.marketplace.links import NotALink
 from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.threads import NoThread
@@ -198,17 +199,20 @@ async def test_alarm_is_set_by_the_first_request_and_ends_with_the_next_sync(
     assert events == [LogEvent.COOKIE_MISSING, LogEvent.COOKIE_BACK]
 
 
-async def test_alarm_outlives_a_restart_of_the_service(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+async def test_alarm_and_pause_outlive_a_restart_of_the_service(
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
     service = fakes.make()
-    async with trio.open_nursery() as first:
-        await first.start(service.run)
-        await refused(fakes)
-        first.cancel_scope.cancel()
-    await nursery.start(service.run)
-    await refused(fakes)
-    assert fakes.missing == [True]
+    fakes.links.script = [HumanCheck()]
+    for _ in range(2):  # instances
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            await refused(fakes)
+            assert fakes.missing == [True]
+            with pytest.raises(HumanCheck):
+                await fakes.convert(fakes.link(1))
+            assert len(fakes.links.submits) == 1
+            nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(("needs_cookie", "cookie"), [(True, COOKIE), (False, None)])

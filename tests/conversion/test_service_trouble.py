@@ -197,17 +197,3 @@ async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_s
     assert trio.current_time() == 0
     await trio.sleep(2 * PATIENCE)
     assert {type(one.refusal) for one in asked} == {UpstreamFailed}
-
-
-async def test_pause_outlives_a_restart_of_the_service(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    service = fakes.make()
-    fakes.links.script = [HumanCheck()]
-    for _ in range(2):  # instances
-        async with trio.open_nursery() as nursery:
-            await nursery.start(service.run)
-            with pytest.raises(HumanCheck):
-                await fakes.convert(fakes.link(1))
-            assert len(fakes.links.submits) == 1
-            nursery.cancel_scope.cancel()

@@ -16,13 +16,13 @@ import pytest
 import trio
 
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
+from smartlinkd.browser.instance import BrowserInstance
 from smartlinkd.browser.page import Page
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.crews.protocol import Inputs
 from smartlinkd.crews.worker import Stopped, WorkerSettings, start_worker
 from smartlinkd.processes.process_tree import run_process_tree
-from tests.browser.jobs import never_invalid
+from tests.browser.jobs import instance_settings, never_invalid, nothing
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.hygiene.at_once import check_unchanged, open_resources
@@ -96,28 +96,17 @@ def test_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:
 
 @pytest.mark.chromium
 def test_chromium_that_is_used(strike_real: StrikeReal, folder: Path) -> None:
-    settings = InstanceSettings(
-        launch=LaunchSettings(profiles=folder),
-        contexts=1,
-        idle_s=60.0,
-        recycle_after_s=3600.0,
-        recycle_bytes=1 << 40,
-    )
+    settings = instance_settings(LaunchSettings(profiles=folder))
+    spec = TabSpec("key", tuple, "tab", nothing, never_invalid)
 
     async def look(page: Page) -> object:
         return await page.evaluate("() => 7")
-
-    async def nothing_to_do(_: Page) -> None:
-        await trio.lowlevel.checkpoint()
 
     async def body() -> None:
         instance = BrowserInstance(settings)
         async with trio.open_nursery() as nursery:
             await nursery.start(instance.run)
-            assert (
-                await instance.use(TabSpec("key", tuple, "tab", nothing_to_do, never_invalid), look)
-                == 7
-            )
+            assert await instance.use(spec, look) == 7
             instance.drain()
 
     assert strike_real(body, stride=23) > 50

@@ -200,7 +200,9 @@ async def test_page_replaced_by_browser_error_raises_by_its_status(
 
 @pytest.mark.parametrize("opens", [open_links, read_page])
 @pytest.mark.parametrize(
-    "sees", [HANGS, look("none", url="chrome-error://chromewebdata/")], ids=["busy", "broken off"]
+    "sees",
+    [HANGS, look("none", url="chrome-error://chromewebdata/"), ContextLost("it goes")],
+    ids=["busy", "broken off", "unseen"],
 )
 @pytest.mark.parametrize("after", [0, 30], ids=["at once", "in the end"])
 async def test_unreadable_check_that_a_script_leaves_for_raises_human_check(
@@ -214,6 +216,7 @@ async def test_unreadable_check_that_a_script_leaves_for_raises_human_check(
 async def test_login_that_a_script_leaves_for_refuses_product_data_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
+    await raised(SessionLost, open_links(Tab(goes=LOGIN, looks=[ContextLost("it goes")])))
     await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[HANGS])))
     await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[ContextLost("it goes")])))
 

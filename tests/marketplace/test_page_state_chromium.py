@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import LaunchSettings, launch
-from smartlinkd.browser.page import BrowserContext, Page
+from smartlinkd.browser.page import Page
 from smartlinkd.marketplace import page_state
 
 pytestmark = pytest.mark.chromium
@@ -40,13 +36,6 @@ BUTTON = '<button type="submit" onclick="note(event)"><span>Get</span></button>'
 
 def subs(kind: str = "by id", numbers: str = "12345") -> str:
     return "".join(FIELDS[kind].replace("{n}", n) for n in numbers)
-
-
-@asynccontextmanager
-async def tab() -> AsyncIterator[Page]:
-    async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection:
-        context = await BrowserContext.create(connection, [])
-        yield await context.new_page()
 
 
 async def show(page: Page, html: str) -> None:
@@ -134,14 +123,13 @@ FORMS = {kind: f"<form>{AREA}{subs(kind)}{BUTTON}</form>" for kind in FIELDS} | 
 }
 
 
-async def test_form_of_any_shape_is_found_and_filled_in() -> None:
+async def test_form_of_any_shape_is_found_and_filled_in(page: Page) -> None:
     expected = [["\n".join(LINKS), "a", "", "c", "", ""]]
     found = {}
-    async with tab() as page:
-        for shape, html in FORMS.items():
-            await show(page, html)
-            pressed = await submit(page, "a", "", "c")
-            found[shape] = (pressed, await noted(page))
+    for shape, html in FORMS.items():
+        await show(page, html)
+        pressed = await submit(page, "a", "", "c")
+        found[shape] = (pressed, await noted(page))
     assert found == dict.fromkeys(FORMS, ({"pressed": True}, expected))
 
 
@@ -156,34 +144,31 @@ REFUSED = {
 }
 
 
-async def test_form_that_cannot_be_used_is_not_pressed() -> None:
+async def test_form_that_cannot_be_used_is_not_pressed(page: Page) -> None:
     found = {}
-    async with tab() as page:
-        for html in REFUSED.values():
-            await show(page, html)
-            refused = await submit(page, "a", "", "c", wait=200)
-            assert refused["pressed"] is False
-            found[refused["why"]] = html
-            if refused["why"] == "its button stays disabled":
-                assert refused["hint"] == "Too many."
-            assert await noted(page) == []
+    for html in REFUSED.values():
+        await show(page, html)
+        refused = await submit(page, "a", "", "c", wait=200)
+        assert refused["pressed"] is False
+        found[refused["why"]] = html
+        if refused["why"] == "its button stays disabled":
+            assert refused["hint"] == "Too many."
+        assert await noted(page) == []
     assert found == REFUSED
 
 
-async def test_form_without_a_field_that_is_not_needed_is_submitted() -> None:
-    async with tab() as page:
-        await show(page, f"<form>{AREA}{BUTTON}</form>")
-        assert await submit(page) == {"pressed": True}
-        assert await submit(page, "", "") == {"pressed": True}
-        assert await noted(page) == [["\n".join(LINKS)]] * 2
+async def test_form_without_a_field_that_is_not_needed_is_submitted(page: Page) -> None:
+    await show(page, f"<form>{AREA}{BUTTON}</form>")
+    assert await submit(page) == {"pressed": True}
+    assert await submit(page, "", "") == {"pressed": True}
+    assert await noted(page) == [["\n".join(LINKS)]] * 2
 
 
-async def test_markup_in_links_and_sub_ids_stays_text() -> None:
+async def test_markup_in_links_and_sub_ids_stays_text(page: Page) -> None:
     odd = '"); alert(1); ("</textarea>\\u0041${1}`'
-    async with tab() as page:
-        await show(page, f"<form>{AREA}{subs()}{BUTTON}</form>")
-        assert await submit(page, odd, links=[odd]) == {"pressed": True}
-        assert (await noted(page))[0][:2] == [odd, odd]
+    await show(page, f"<form>{AREA}{subs()}{BUTTON}</form>")
+    assert await submit(page, odd, links=[odd]) == {"pressed": True}
+    assert (await noted(page))[0][:2] == [odd, odd]
 
 
 LOOKS = {
@@ -198,11 +183,10 @@ LOOKS = {
 }
 
 
-async def test_form_state_of_each_page_is_read() -> None:
+async def test_form_state_of_each_page_is_read(page: Page) -> None:
     found = {}
-    async with tab() as page:
-        for html in LOOKS:
-            await show(page, html)
-            seen: Any = await page.evaluate(page_state.FORM_SCRIPT, "look", [], [], 0)
-            found[html] = (seen["form"], seen["password"])
+    for html in LOOKS:
+        await show(page, html)
+        seen: Any = await page.evaluate(page_state.FORM_SCRIPT, "look", [], [], 0)
+        found[html] = (seen["form"], seen["password"])
     assert found == LOOKS

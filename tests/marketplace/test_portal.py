@@ -152,23 +152,6 @@ async def test_form_that_is_built_anew_is_given_its_time_again(
     assert trio.current_time() > portal.FROZEN_AFTER
 
 
-@pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
-async def test_links_page_that_leaves_unseen_raises_by_its_address(
-    url: str,
-    error: type[Exception],
-    nursery: trio.Nursery,
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    tab = Tab(looks=[ContextLost("it went elsewhere")])
-
-    async def leave() -> None:
-        await trio.sleep(portal.FORM_TIMEOUT / 2)
-        tab.goes = url
-
-    nursery.start_soon(leave)
-    await raised(error, open_links(tab))
-
-
 UNREADABLE: list[Any] = [None, [], "x", {}, {"form": 5, "status": "x", "url": None}]
 
 

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.cookies import browser_cookies
@@ -28,13 +27,11 @@ CAMERA = Product(40011223, 17788990011)
 
 
 @asynccontextmanager
-async def sandbox_page() -> AsyncIterator[tuple[Page, Market, SandboxState]]:
+async def sandbox_page(
+    connection: CdpConnection,
+) -> AsyncIterator[tuple[Page, Market, SandboxState]]:
     """A tab at a sandbox, in the session of an account."""
-    async with (
-        open_sandbox(hold=30) as sandbox,
-        launch(LaunchSettings()) as chromium,
-        connect(chromium.endpoint) as connection,
-    ):
+    async with open_sandbox(hold=30) as sandbox:
         place = market(
             "vn",
             portal_url=sandbox.origins.portal,
@@ -53,23 +50,18 @@ Handler = Callable[[trio.SocketStream, bytes], Awaitable[None]]
 
 
 @asynccontextmanager
-async def page_of(handler: Handler) -> AsyncIterator[tuple[Page, Market]]:
-    """A tab, and the market of a server of which `handler` answers each request."""
+async def served_by(handler: Handler) -> AsyncIterator[Market]:
+    """The market of a server of which `handler` answers each request."""
 
     async def answer(stream: trio.SocketStream) -> None:
         async with stream:
             await handler(stream, await stream.receive_some())
 
-    async with (
-        trio.open_nursery() as nursery,
-        launch(LaunchSettings()) as chromium,
-        connect(chromium.endpoint) as connection,
-    ):
+    async with trio.open_nursery() as nursery:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, answer, [listener])
         here = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        place = market("vn", portal_url=here, shop_url=here, short_urls=[here])
-        yield await (await BrowserContext.create(connection, [])).new_page(), place
+        yield market("vn", portal_url=here, shop_url=here, short_urls=[here])
         nursery.cancel_scope.cancel()
 
 
@@ -82,7 +74,9 @@ def redirect(to: str, status: int = 302) -> bytes:
     [None, b"", HEAD + b"<title>check</title><script src=/verify/captcha?slow></script>"],
     ids=["silent", "broken off", "half there"],
 )
-async def test_check_whose_page_does_not_come_raises_human_check(answer: bytes | None) -> None:
+async def test_check_whose_page_does_not_come_raises_human_check(
+    page: Page, answer: bytes | None
+) -> None:
     async def handler(stream: trio.SocketStream, asked: bytes) -> None:
         leads_to = {b"/offer/custom_link": "/gate", b"/gate": "/verify/captcha"}
         if (there := leads_to.get(asked.split(b" ")[1])) is not None:
@@ -93,27 +87,29 @@ async def test_check_whose_page_does_not_come_raises_human_check(answer: bytes |
             await stream.send_all(answer)
             await stream.receive_some()
 
-    async with page_of(handler) as (page, place):
+    async with served_by(handler) as place:
         with trio.fail_after(NAVIGATION_DEADLINE / 2), pytest.raises(HumanCheck):
             await portal.open_links_page(page, place)
 
 
 @pytest.mark.parametrize("status", [302, 303, 307, 308])
-async def test_call_redirected_to_check_raises_human_check(status: int) -> None:
+async def test_call_redirected_to_check_raises_human_check(page: Page, status: int) -> None:
     """After a 307 or a 308 the check is asked for by POST."""
 
     async def handler(stream: trio.SocketStream, asked: bytes) -> None:
         call = asked.startswith(b"POST /api")
         await stream.send_all(redirect("/verify/captcha", status) if call else WHOLE)
 
-    async with page_of(handler) as (page, place):
+    async with served_by(handler) as place:
         await page.goto(f"{place.portal_url}/offer/custom_link")
         with pytest.raises(HumanCheck):
             await portal.submit_fetch(page, place, [LIPSTICK], [])
 
 
-async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
-    async with sandbox_page() as (page, place, sandbox):
+async def test_tab_led_to_check_by_script_is_not_navigated_away(
+    connection: CdpConnection,
+) -> None:
+    async with sandbox_page(connection) as (page, place, sandbox):
         await portal.open_links_page(page, place)
         before, counted = page.document_count, dict(sandbox.counters)
         leave = "(to) => { setTimeout(() => location.replace(to)); }"
@@ -126,8 +122,8 @@ async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
         assert sandbox.counters["page custom_link"] == counted["page custom_link"]
 
 
-async def test_dialog_with_check_is_not_closed() -> None:
-    async with sandbox_page() as (page, place, sandbox):
+async def test_dialog_with_check_is_not_closed(connection: CdpConnection) -> None:
+    async with sandbox_page(connection) as (page, place, sandbox):
         await portal.open_links_page(page, place)
         await portal.submit_form(page, place, [LIPSTICK], [])
         check = f"{sandbox.origins.shop}/verify/captcha"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.hygiene.processes import stat
 from tests.soak.memory import memory_of
 
 Json = dict[str, Any]
@@ -118,13 +119,7 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         if name.isdigit():
             with suppress(OSError):
-                yield (
-                    int(name),
-                    Path(f"/proc/{name}/stat")
-                    .read_text("utf-8", "replace")
-                    .rpartition(")")[2]
-                    .split(),
-                )
+                yield int(name), stat(int(name))
 
 
 def _entries(folder: str) -> int:
