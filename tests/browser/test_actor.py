@@ -65,7 +65,7 @@ async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Job:
 def downtime(browser: Browser) -> tuple[int, float]:
     """The number of times without a browser, and their seconds."""
     count, seconds = observed(browser.downtime)[""]
-    return count, round(seconds, 1)
+    return int(count), round(seconds, 1)
 
 
 async def test_full_queue_refuses_jobs_at_once(
@@ -272,13 +272,13 @@ async def test_failed_launches_alarm_and_count_once_no_recycled_browser_serves(
         chromiums.launched[0].exit()
         in_time = chromiums.launch_takes + BACKOFF.longest + A_MOMENT
         await trio.sleep(in_time)
-        assert not browser.is_ready
+        assert not browser.status().ready
         assert told == ["launch failed: no room"]
         await trio.sleep(2 * LONG_ENOUGH - in_time)
         assert browser.status().since > began
         chromiums.launch_fails = ""
         await trio.sleep(LONG_ENOUGH)
-        assert browser.is_ready
+        assert browser.status().ready
         count, seconds = downtime(browser)
         assert count == 2
         assert seconds == pytest.approx(2 * LONG_ENOUGH, abs=5)

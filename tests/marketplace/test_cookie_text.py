@@ -243,6 +243,11 @@ def test_cmd_quoting_of_older_browsers_is_undone() -> None:
     assert read(text) == 'SPC_EC="a%20"; SPC_U=1'
 
 
+# What is refused, as a curl command or in every form
+
+HTML = "cookie: this is HTML (a web page), not a cookie; send "
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -261,9 +266,17 @@ def test_cmd_quoting_of_older_browsers_is_undone() -> None:
         ),
         (f"curl https://shopee.vn/ -b $'SPC_EC={SECRET}\\nx'", "holds a control character"),
         (f"curl https://shopee.vn/ -b $'SPC_EC={SECRET}\\ud83d'", "the character U+FFFD"),
+        (f"<!DOCTYPE html><html><body>SPC_EC={SECRET};</body></html>", HTML),
+        (f"\ufeff\n<html lang='vi'>\n{SECRET}", HTML),
+        (f"'<script>a=b; SPC_EC={SECRET}</script>'", HTML),
+        (f"<?xml version='1.0'?>{SECRET}", HTML),
+        *(
+            (text, "cookie: holds no name=value pair")
+            for text in ("", " \u200b\n", '""', "Cookie:", "SPC_EC", "''''''")
+        ),
     ],
 )
-def test_curl_command_without_a_usable_cookie_is_refused(text: str, error: str) -> None:
+def test_text_without_a_usable_cookie_is_refused(text: str, error: str) -> None:
     assert error in refusal(text)
 
 
@@ -436,20 +449,7 @@ def test_cookies_txt_with_a_broken_line_is_refused_by_its_number() -> None:
     assert told.startswith("cookie: line 10 of this cookies.txt does not have its seven fields; ")
 
 
-# What is refused in every form
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"<!DOCTYPE html><html><body>SPC_EC={SECRET};</body></html>",
-        f"\ufeff\n<html lang='vi'>\n{SECRET}",
-        f"'<script>a=b; SPC_EC={SECRET}</script>'",
-        f"<?xml version='1.0'?>{SECRET}",
-    ],
-)
-def test_html_is_refused(text: str) -> None:
-    assert refusal(text).startswith("cookie: this is HTML (a web page), not a cookie; send ")
+# A session, and characters of headers
 
 
 @pytest.mark.parametrize("value", ["", "-", '""', '"-"', " - "])
@@ -473,8 +473,3 @@ def test_character_that_no_header_carries_is_refused_by_its_number(char: str) ->
 def test_every_character_of_latin_1_but_controls_is_taken() -> None:
     text = "SPC_EC=" + "".join(chr(code) for code in range(0xA1, 0x100))
     assert read(text) == text
-
-
-@pytest.mark.parametrize("text", ["", " \u200b\n", '""', "Cookie:", "SPC_EC", "''''''"])
-def test_text_without_a_pair_is_refused(text: str) -> None:
-    assert refusal(text).startswith("cookie: holds no name=value pair")

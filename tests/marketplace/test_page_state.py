@@ -175,16 +175,6 @@ async def test_login_that_leads_on_is_no_sign(autojump_clock: trio.testing.MockC
     await raised(NavigationFailed, open_links(tab))
 
 
-@pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
-async def test_page_too_busy_to_be_read_raises_by_its_address(
-    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
-) -> None:
-    await raised(error, submit_form(Tab(lands=url, looks=[HANGS])))
-    lost = answered(status=0, url=LINKS_CALL, lost="the page went elsewhere")
-    on_its_way = ContextLost("on its way")
-    await raised(error, submit_form(Tab(lands=url, looks=[on_its_way], answers=[(0, lost)])))
-
-
 @pytest.mark.parametrize(
     ("status", "error"),
     [(401, SessionLost), (403, SessionLost), (503, PortalDown), (0, NavigationFailed)],
@@ -228,15 +218,6 @@ async def test_page_that_only_hangs_raises_its_timeout(
     began = trio.current_time()
     await raised(CallTimedOut, submit_form(Tab(looks=[HANGS])))
     assert trio.current_time() - began < HANGS_WITHIN
-
-
-@pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, ProductsRefused)])
-async def test_product_page_that_leaves_during_its_call_raises_by_new_address(
-    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
-) -> None:
-    lost = answered(status=0, url=PRODUCT_CALL, lost="the page went elsewhere")
-    tab = Tab(looks=[look("none", url=url)], answers=[(0, lost)])
-    await raised(error, read_page(tab))
 
 
 def hop(url: str, leads_to: str) -> CapturedResponse:

@@ -260,7 +260,14 @@ async def test_submit_without_answer_raises_portal_silent(
 
 
 GONE = ContextLost("it went elsewhere")
+HANGS = CallTimedOut("Runtime.callFunctionOn", 10)
 NO_FORM: JsonValue = {"pressed": False, "why": "it has no text area for the links"}
+
+
+def without_answer(*looks: Json | Exception, status: int = 0, lands: str = PAGE) -> Tab:
+    """A tab whose page loses the answer to its submit."""
+    lost = answered(status=status, lost="the page went elsewhere")
+    return Tab(looks=looks, lands=lands, answers=[(0, lost)])
 
 
 @pytest.mark.parametrize(
@@ -268,6 +275,8 @@ NO_FORM: JsonValue = {"pressed": False, "why": "it has no text area for the link
     [
         (Tab(goes=LOGIN, looks=[GONE]), SessionLost),
         (Tab(goes=CAPTCHA, looks=[GONE]), HumanCheck),
+        (Tab(lands=LOGIN, looks=[HANGS]), SessionLost),
+        (Tab(lands=CAPTCHA, looks=[HANGS]), HumanCheck),
         (Tab(looks=[look(), look("none", url=LOGIN)]), SessionLost),
         (Tab(looks=[look(), look("none", url=CAPTCHA)]), HumanCheck),
         (Tab(press=GONE, looks=[look("none", url=LOGIN)]), SessionLost),
@@ -276,9 +285,18 @@ NO_FORM: JsonValue = {"pressed": False, "why": "it has no text area for the link
         (Tab(press=NO_FORM, looks=[look("none", url=LOGIN)]), SessionLost),
         (Tab(press=NO_FORM, looks=[GONE, look("none", url=LOGIN)]), SessionLost),
         (Tab(press=NO_FORM, looks=[GONE]), PortalChanged),
+        (without_answer(look()), PortalDown),
+        (without_answer(look(), status=200), PortalDown),
+        (without_answer(look(), status=401), SessionLost),
+        (without_answer(look("none", url=LOGIN)), SessionLost),
+        (without_answer(look("none", url=CAPTCHA), status=403), HumanCheck),
+        (without_answer(GONE, look("none", url=CAPTCHA), status=403), HumanCheck),
+        (without_answer(GONE), PortalDown),
+        (without_answer(GONE, lands=LOGIN), SessionLost),
+        (without_answer(GONE, lands=CAPTCHA), HumanCheck),
     ],
 )
-async def test_page_that_leaves_during_submit_raises_by_where_it_goes(
+async def test_submit_without_answer_raises_by_state_of_page_and_status(
     tab: Tab, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, submit_form(tab))
@@ -304,28 +322,6 @@ async def test_form_that_is_not_pressed_raises_why(
     press: JsonValue, error: type[Exception], says: str
 ) -> None:
     assert says in str(await raised(error, submit_form(Tab(press=press))))
-
-
-@pytest.mark.parametrize(
-    ("looks", "status", "error"),
-    [
-        ([look()], 0, PortalDown),
-        ([look()], 200, PortalDown),
-        ([look()], 401, SessionLost),
-        ([look("none", url=LOGIN)], 0, SessionLost),
-        ([look("none", url=CAPTCHA)], 403, HumanCheck),
-        ([ContextLost("on its way"), look("none", url=CAPTCHA)], 403, HumanCheck),
-        ([ContextLost("for ever")], 0, PortalDown),
-    ],
-)
-async def test_lost_answer_raises_by_state_of_page_and_status(
-    looks: list[Json | Exception],
-    status: int,
-    error: type[Exception],
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    lost = answered(status=status, lost="the page went elsewhere")
-    await raised(error, submit_form(Tab(looks=looks, answers=[(0, lost)])))
 
 
 # Submitting by the page's own call

@@ -21,6 +21,7 @@ from smartlinkd.marketplace.errors import (
 from tests.marketplace.tabs import (
     CAPTCHA,
     LOGIN,
+    PAGE,
     PRODUCT_CALL,
     Tab,
     answered,
@@ -63,24 +64,31 @@ async def test_data_of_another_product_raises_portal_down(read: Any) -> None:
     await raised(PortalDown, read(tab))
 
 
+def without_data(status: int = 0, **more: Any) -> Tab:
+    """A tab whose page loses the answer to its call."""
+    lost = answered(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
+    return Tab(answers=[(0, lost)], **more)
+
+
 @pytest.mark.parametrize(
     ("tab", "error"),
     [
         (Tab(lands=LOGIN), ProductsRefused),
         (Tab(lands=CAPTCHA), HumanCheck),
         (Tab(looks=[look("none", status=403, json='{"error": 90309999}')]), HumanCheck),
+        (Tab(fails=NavigationFailed(PAGE, "net::ERR_CONNECTION_RESET")), ProductsDown),
+        (without_data(), PortalDown),
+        (without_data(status=401), ProductsRefused),
+        # It left during its call.
+        (without_data(looks=[look("none", url=CAPTCHA)]), HumanCheck),
+        (without_data(looks=[look("none", url=LOGIN)]), ProductsRefused),
     ],
 )
-async def test_product_page_that_ends_elsewhere_raises(
+async def test_product_page_without_data_raises_by_its_state(
     tab: Tab, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, read_page(tab))
     assert trio.current_time() < 1
-
-
-async def test_product_page_that_does_not_come_raises_products_down() -> None:
-    failure = NavigationFailed("https://affiliate.shopee.vn/", "net::ERR_CONNECTION_RESET")
-    await raised(ProductsDown, read_page(Tab(fails=failure)))
 
 
 async def test_product_page_without_call_raises_portal_silent(
@@ -88,9 +96,3 @@ async def test_product_page_without_call_raises_portal_silent(
 ) -> None:
     await raised(PortalSilent, read_page(Tab()))
     assert trio.current_time() == pytest.approx(portal.PRODUCT_TIMEOUT, abs=0.1)
-
-
-@pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])
-async def test_lost_product_data_raises_by_its_status(status: int, error: type[Exception]) -> None:
-    response = answered(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
-    await raised(error, read_page(Tab(answers=[(0, response)])))
