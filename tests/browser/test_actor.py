@@ -68,7 +68,7 @@ def downtime(browser: Browser) -> tuple[int, float]:
     return int(count), round(seconds, 1)
 
 
-async def test_full_queue_refuses_jobs_at_once(
+async def test_full_queue_refuses_jobs_and_a_crash_those_that_wait_in_it(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
@@ -84,10 +84,14 @@ async def test_full_queue_refuses_jobs_at_once(
         )
         with pytest.raises(Overloaded):
             await browser.use(tab_spec(), nothing)
+        chromiums.launched[0].exit()
         for work in works:
             work.end.set()
-            await work.done.wait()
-        assert {work.error for work in works} == {None}
+        with trio.fail_after(A_MOMENT):
+            for work in works:
+                await work.done.wait()
+        assert {type(work.error) for work in works[:working]} == {Disconnected}
+        assert {type(work.error) for work in works[working:]} == {BrowserNotReady}
 
 
 async def test_burst_of_jobs_is_done_however_short_the_queue(
@@ -165,23 +169,6 @@ async def test_crash_is_shown_until_the_next_browser_is_up(
         assert (browser.status().state, browser.status().pid) == (BrowserState.READY, 2)
         assert downtime(browser) == (2, 2 * chromiums.launch_takes + 0.5)
         assert {reason for reason, count in browser.restarts.items() if count} == {"crashed"}
-
-
-async def test_crash_fails_running_jobs_and_refuses_waiting_ones(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        works = [
-            await begin(browser, nursery, str(n)) for n in range(LIMITS.concurrent_jobs + QUEUE)
-        ]
-        chromiums.launched[0].exit()
-        for work in works:
-            work.end.set()
-        with trio.fail_after(A_MOMENT):
-            for work in works:
-                await work.done.wait()
-        assert {type(work.error) for work in works[: LIMITS.concurrent_jobs]} == {Disconnected}
-        assert {type(work.error) for work in works[LIMITS.concurrent_jobs :]} == {BrowserNotReady}
 
 
 # Recycled

@@ -154,18 +154,6 @@ async def test_human_check_at_data_pauses_account_and_keeps_links(
 # SingleFlight and remembered
 
 
-async def test_data_is_remembered_for_ten_minutes(fakes: Fakes, autojump_clock: MockClock) -> None:
-    await fakes.open()
-    fakes.products.seconds = 0.0
-    await fakes.convert(fakes.link(1))
-    await trio.sleep(599.9)
-    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert len(fakes.products.reads) == 1
-    await trio.sleep(0.1)
-    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert len(fakes.products.reads) == 2
-
-
 @pytest.mark.parametrize(("needs_cookie", "reads"), [(True, [COOKIE, RENEWED]), (False, [None])])
 async def test_data_of_one_cookie_is_another_cookies_only_if_the_source_needs_none(
     fakes: Fakes, autojump_clock: MockClock, needs_cookie: bool, reads: list[Cookie | None]

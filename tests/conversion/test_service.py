@@ -91,19 +91,6 @@ async def test_products_wait_for_short_links_to_share_a_submit(
     assert (fakes.links.submitted, fakes.links.times) == (submitted, times)
 
 
-async def test_resolved_short_link_is_remembered_for_its_time(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    await fakes.open(ttl_s=100)
-    fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
-    for _ in range(2):
-        assert await fakes.codes(fakes.short("one")) == [0]
-    assert len(fakes.resolver.asked) == 1
-    await trio.sleep(100)
-    assert await fakes.codes(fakes.short("one")) == [0]
-    assert len(fakes.resolver.asked) == 2
-
-
 @pytest.mark.parametrize(("found", "code"), [(NotALink("no"), 10), (Unresolved("no"), -1)])
 async def test_short_link_that_led_nowhere_is_resolved_again(
     fakes: Fakes, autojump_clock: MockClock, found: Any, code: int
@@ -118,19 +105,23 @@ async def test_short_link_that_led_nowhere_is_resolved_again(
 # What is remembered
 
 
-async def test_converted_link_is_remembered_for_its_time(
+async def test_links_are_remembered_for_their_time_and_product_data_for_ten_minutes(
     fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(ttl_s=DAY, product_ttl_s=2 * DAY)
-    await fakes.convert(fakes.link(1))
-    made_at = trio.current_time()
-    await trio.sleep(DAY - 10)
-    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert trio.current_time() < made_at + DAY
-    assert len(fakes.links.submits) == 1
-    await trio.sleep(10)
-    await fakes.convert(fakes.link(1))
-    assert len(fakes.links.submits) == 2
+    fakes.resolver.seconds = fakes.links.seconds = fakes.products.seconds = 0.0
+    fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
+    await fakes.open(ttl_s=DAY)
+    for at, asked in (
+        (0.0, (1, 1, 1)),
+        (599.9, (1, 1, 1)),
+        (600.0, (1, 1, 2)),
+        (DAY - 0.1, (1, 1, 3)),
+        (DAY, (2, 2, 3)),
+    ):
+        await trio.sleep(at - trio.current_time())
+        assert await fakes.convert(fakes.short("one")) == {fakes.short("one"): fakes.entry(1)}
+        found = map(len, (fakes.resolver.asked, fakes.links.submits, fakes.products.reads))
+        assert tuple(found) == asked
 
 
 async def test_remembered_results_are_bounded(fakes: Fakes, autojump_clock: MockClock) -> None:
