@@ -120,8 +120,8 @@ async def test_links_are_remembered_for_their_time_and_product_data_for_ten_minu
     ):
         await trio.sleep(at - trio.current_time())
         assert await fakes.convert(fakes.short("one")) == {fakes.short("one"): fakes.entry(1)}
-        found = map(len, (fakes.resolver.asked, fakes.links.submits, fakes.products.reads))
-        assert tuple(found) == asked
+        resolved, submits, reads = fakes.resolver.asked, fakes.links.submits, fakes.products.reads
+        assert (len(resolved), len(submits), len(reads)) == asked
 
 
 async def test_remembered_results_are_bounded(fakes: Fakes, autojump_clock: MockClock) -> None:
