@@ -6,18 +6,16 @@ import json
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
 from smartlinkd.conversion.api_sources import OpenApiLinks
 from smartlinkd.marketplace.answers import UNKNOWN_ROW
 from smartlinkd.marketplace.errors import HumanCheck, OpenApiBusy
 from smartlinkd.marketplace.links import Product
-from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.net.client import HttpClient
+from tests.marketplace.test_open_api import VN, errors, open_api
+from tests.marketplace.test_open_api import made as made_link
 
-VN = market("vn")
-BUSY = {"errors": [{"message": "no", "extensions": {"code": 10030}}]}
+BUSY = errors(10030)
 
 
 async def made(*items: int, busy: tuple[int, ...]) -> list[str | None]:
@@ -26,12 +24,11 @@ async def made(*items: int, busy: tuple[int, ...]) -> list[str | None]:
     def answer(request: httpx.Request) -> httpx.Response:
         query = json.loads(request.content)["query"]
         [item] = [item for item in items if Product(7, item).url(VN) in query]
-        link = f"https://s.shopee.vn/made{item}"
-        data = {"data": {"generateShortLink": {"shortLink": link}}}
-        return httpx.Response(200, json=BUSY if item in busy else data)
+        link = made_link(f"https://s.shopee.vn/made{item}")
+        return httpx.Response(200, json=BUSY if item in busy else link)
 
     async with HttpClient(httpx.MockTransport(answer)) as client:
-        links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
+        links = OpenApiLinks(open_api(client))
         rows = await links.create(None, [Product(7, item) for item in items], (), lambda: None)
     assert all(row == UNKNOWN_ROW for row in rows if row.short_link is None)
     return [row.short_link for row in rows]
@@ -61,7 +58,7 @@ async def test_refused_submit_makes_no_call() -> None:
         return httpx.Response(500)
 
     async with HttpClient(httpx.MockTransport(answer)) as client:
-        links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
+        links = OpenApiLinks(open_api(client))
         with pytest.raises(HumanCheck):
             await links.create(None, [Product(7, 1)], (), refuse)
     assert calls == []
