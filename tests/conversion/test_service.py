@@ -34,12 +34,6 @@ async def test_missing_long_link_is_the_short_link(fakes: Fakes, autojump_clock:
     assert (entry.short_link, entry.long_link) == ("https://s.shopee.vn/x",) * 2
 
 
-async def test_success_without_a_link_is_minus_1(fakes: Fakes, autojump_clock: MockClock) -> None:
-    await fakes.open()
-    fakes.links.script = [[Row(None, None, FailCode.SUCCESS)]]
-    assert await fakes.codes(fakes.link(1)) == [-1]
-
-
 @pytest.mark.parametrize("cookie", [None, RENEWED], ids=["none stored", "one stored"])
 async def test_source_without_cookies_gets_no_cookie(
     fakes: Fakes, autojump_clock: MockClock, cookie: Any
@@ -144,12 +138,15 @@ async def test_other_cookie_or_sub_ids_share_no_result(
     assert len(fakes.links.submits) == 2
 
 
-@pytest.mark.parametrize("code", [FailCode.INVALID_LINK, FailCode.UNKNOWN])
-async def test_failure_is_not_remembered(
-    fakes: Fakes, autojump_clock: MockClock, code: FailCode
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [(FailCode.INVALID_LINK, 10), (FailCode.UNKNOWN, -1), (FailCode.SUCCESS, -1)],
+)
+async def test_row_without_a_link_has_its_code_and_is_not_remembered(
+    fakes: Fakes, autojump_clock: MockClock, said: FailCode, code: int
 ) -> None:
     service = await fakes.open()
-    fakes.links.script = [[Row(None, None, code)]]
+    fakes.links.script = [[Row(None, None, said)]]
     assert await fakes.codes(fakes.link(1)) == [code]
     assert (await service.status()).remembered_links == 0
     assert await fakes.codes(fakes.link(1)) == [0]
