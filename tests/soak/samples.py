@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.hygiene.processes import stat
 from tests.soak.memory import memory_of
 
 Json = dict[str, Any]
@@ -119,7 +118,13 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         if name.isdigit():
             with suppress(OSError):
-                yield int(name), stat(int(name))
+                yield (
+                    int(name),
+                    Path(f"/proc/{name}/stat")
+                    .read_text("utf-8", "replace")
+                    .rpartition(")")[2]
+                    .split(),
+                )
 
 
 def _entries(folder: str) -> int:
