@@ -24,7 +24,7 @@ from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.store.file import open_file
-from smartlinkd.store.model import NewExecution, Retention, StoreLimits
+from smartlinkd.store.model import IdempotencyKey, NewExecution, Retention, StoreLimits
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
 
@@ -122,12 +122,16 @@ def test_failed_write_changes_nothing_and_next_one_succeeds(
         before = new()
         await journal.create(before, idempotency=None)
         getattr(disk, fault)()
-        with pytest.raises(Unavailable, match=f"could not be used: {why}; nothing was changed"):
-            await journal.create(new(), idempotency=None)
+        unused = IdempotencyKey("k", {})
+        refusal = f"could not be used: {why}; nothing was changed"
+        with pytest.raises(Unavailable, match=refusal) as refused:
+            await journal.create(new(), idempotency=unused)
+        assert str(disk.path) not in str(refused.value)  # clients read the message
+        assert refused.value.retry_after > 0
         assert [each.id for each in await journal.unfinished()] == [before.id]  # reading works
         disk.heal()
         after = new()
-        await journal.create(after, idempotency=None)
+        assert (await journal.create(after, idempotency=unused)).is_new
         assert [each.id for each in await journal.unfinished()] == [before.id, after.id]
 
     play(scenario)

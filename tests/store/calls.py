@@ -1,10 +1,11 @@
-"""Calls of tests to an open store: record a change, queue webhook calls, read them again."""
+"""An execution, and calls of tests to an open store: record, queue webhook calls, read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import (
@@ -14,6 +15,7 @@ from smartlinkd.store.model import (
     ExecutionUpdate,
     NewDelivery,
     NewEvent,
+    NewExecution,
     WebhookTarget,
 )
 
@@ -21,6 +23,20 @@ TASK = WebhookTarget("task", "https://a.example/task")
 CREW = WebhookTarget("crew", "https://a.example/crew")
 STREAM = WebhookTarget("stream", "https://a.example/stream", events=("x",))
 SECOND = timedelta(seconds=1)
+NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
+"""The time of everything for which a test gives no other time."""
+
+
+def new(**different: object) -> NewExecution:
+    """Return an execution with a new id."""
+    usual = {
+        "id": str(uuid4()),
+        "crew": "deal-post",
+        "owner": "",
+        "created_at": NOW,
+        "inputs": {"topic": "tea"},
+    }
+    return NewExecution(**(usual | different))  # type: ignore[arg-type]
 
 
 def record(
@@ -57,6 +73,6 @@ def events(store: StoreDatabase, execution_id: str) -> list[ExecutionEvent]:
     return store.executions.events(execution_id, after=0, limit=10)
 
 
-def bodies(store: StoreDatabase, now: datetime) -> list[bytes]:
+def bodies(store: StoreDatabase, now: datetime = NOW) -> list[bytes]:
     """Return the bodies of the due deliveries, in their order."""
     return [delivery.body for delivery in store.outbox.due(now, 10)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
@@ -19,19 +18,12 @@ from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.file import open_file
-from smartlinkd.store.model import NewExecution, Retention, Status, StoreLimits
-from tests.store.calls import record
+from smartlinkd.store.model import Retention, Status, StoreLimits
+from tests.store.calls import NOW, new, record
 
 Connections = list[sqlite3.Connection]
 
 KEY = SecretBytes(b"k" * 32)
-NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
-
-
-@pytest.fixture
-def now() -> datetime:
-    """The time of everything for which a test gives no other time."""
-    return NOW
 
 
 @pytest.fixture
@@ -76,24 +68,7 @@ def store(open_store: Callable[..., StoreDatabase]) -> StoreDatabase:
 
 
 @pytest.fixture
-def new() -> Callable[..., NewExecution]:
-    """Return a function that makes an execution with a new id."""
-
-    def make(**different: object) -> NewExecution:
-        usual = {
-            "id": str(uuid4()),
-            "crew": "deal-post",
-            "owner": "",
-            "created_at": NOW,
-            "inputs": {"topic": "tea"},
-        }
-        return NewExecution(**(usual | different))  # type: ignore[arg-type]
-
-    return make
-
-
-@pytest.fixture
-def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[..., str]:
+def create(store: StoreDatabase) -> Callable[..., str]:
     """Return a function that creates an execution in the store and returns its id."""
 
     def make(**different: object) -> str:

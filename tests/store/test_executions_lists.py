@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from smartlinkd.store.model import (
     Summary,
     WebhookTarget,
 )
-from tests.store.calls import events, known, record
+from tests.store.calls import NOW, events, known, new, record
 from tests.store.conftest import Connections
 
 Create = Callable[..., str]
@@ -48,9 +48,9 @@ def test_list_is_filtered_by_owner_and_state(
     assert ids(store, owner="binh", state=ExecutionState.FAILED) == []
 
 
-def test_list_has_summaries(store: StoreDatabase, create: Create, now: datetime) -> None:
+def test_list_has_summaries(store: StoreDatabase, create: Create) -> None:
     execution_id = create(owner="an")
-    record(store, execution_id, status=Status.ERROR, finished_at=now, error="broke", total_tasks=2)
+    record(store, execution_id, status=Status.ERROR, finished_at=NOW, error="broke", total_tasks=2)
 
     (found,) = store.executions.page("deal-post", limit=10).executions
 
@@ -112,15 +112,13 @@ SMALL = ("executions_unfinished", "executions_crew", "webhooks_credential", "pru
 
 def test_no_statement_reads_or_sorts_a_whole_table(
     store: StoreDatabase,
-    new: Callable[..., NewExecution],
-    now: datetime,
     connections: Connections,
 ) -> None:
     asked: list[str] = []
     (connection,) = connections
     connection.set_trace_callback(asked.append)
 
-    run_every_statement(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
+    run_every_statement(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)))
     connection.set_trace_callback(None)
 
     questions = {one for one in asked if one.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")}
@@ -129,12 +127,12 @@ def test_no_statement_reads_or_sorts_a_whole_table(
     assert [steps for steps in plans.values() if is_expensive(steps)] == []
 
 
-def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime) -> None:
+def run_every_statement(store: StoreDatabase, given: NewExecution) -> None:
     key = IdempotencyKey("k", {})
     store.executions.create(given, key)
-    store.executions.created_by("deal-post", "", key, now)
-    calls = [NewDelivery(given.webhooks[0], b"{}", now)]
-    record(store, given.id, NewEvent("a", now), deliveries=calls, status=Status.RUNNING)
+    store.executions.created_by("deal-post", "", key, NOW)
+    calls = [NewDelivery(given.webhooks[0], b"{}", NOW)]
+    record(store, given.id, NewEvent("a", NOW), deliveries=calls, status=Status.RUNNING)
     store.executions.read(given.id)
     events(store, given.id)
     store.executions.count_events(given.id, "a")
@@ -142,13 +140,13 @@ def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime
     for owner in (None, "an"):
         for state in (None, ExecutionState.SUCCESS):
             store.executions.page("deal-post", owner=owner, state=state, limit=10)
-    (delivery,) = store.outbox.due(now, 10, except_ids=[99], except_origins=["https://b.example"])
-    store.outbox.reschedule(delivery.id, now)
+    (delivery,) = store.outbox.due(NOW, 10, except_ids=[99], except_origins=["https://b.example"])
+    store.outbox.reschedule(delivery.id, NOW)
     store.outbox.remove(delivery.id)
-    end: dict[str, Any] = {"status": Status.STOPPED, "finished_at": now}
+    end: dict[str, Any] = {"status": Status.STOPPED, "finished_at": NOW}
     record(store, given.id, webhooks=(), drop_tasks=True, **end)
     kept = Retention(age=timedelta(hours=1), count=1)
-    assert store.prune_some(now + timedelta(days=2), kept) == (1, True)
+    assert store.prune_some(NOW + timedelta(days=2), kept) == (1, True)
 
 
 def plan(connection: sqlite3.Connection, question: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import NewDelivery, Status, WebhookTarget
-from tests.store.calls import known, record
+from tests.store.calls import NOW, known, record
 
 Create = Callable[..., str]
 
@@ -38,20 +37,20 @@ def change_file(path: Path, statement: str) -> None:
         connection.commit()
 
 
-def queue(store: StoreDatabase, execution_id: str, now: datetime, **change: Any) -> int:
-    record(store, execution_id, deliveries=[NewDelivery(TARGET, b"{}", now)], **change)
-    return store.outbox.due(now, 10)[-1].id
+def queue(store: StoreDatabase, execution_id: str, **change: Any) -> int:
+    record(store, execution_id, deliveries=[NewDelivery(TARGET, b"{}", NOW)], **change)
+    return store.outbox.due(NOW, 10)[-1].id
 
 
 def test_credential_is_read_back_and_is_not_in_the_file(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
-    queue(store, execution_id, now)
+    queue(store, execution_id)
 
     assert known(store, execution_id).webhooks == (TARGET,)
-    assert store.outbox.due(now, 1)[0].target == TARGET
-    assert "swordfish" not in repr((known(store, execution_id), store.outbox.due(now, 1)))
+    assert store.outbox.due(NOW, 1)[0].target == TARGET
+    assert "swordfish" not in repr((known(store, execution_id), store.outbox.due(NOW, 1)))
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert execution_id.encode() in content
     assert b"swordfish" not in content
@@ -60,17 +59,17 @@ def test_credential_is_read_back_and_is_not_in_the_file(
 
 
 def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
-    store.outbox.remove(queue(store, execution_id, now))
+    store.outbox.remove(queue(store, execution_id))
     assert credential_count(path) == 1
-    first = queue(store, execution_id, now)
-    queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
+    first = queue(store, execution_id)
+    queue(store, execution_id, status=Status.STOPPED, finished_at=NOW)
 
     store.outbox.remove(first)
-    (last,) = (each.id for each in store.outbox.due(now, 10))
-    store.outbox.reschedule(last, now)
+    (last,) = (each.id for each in store.outbox.due(NOW, 10))
+    store.outbox.reschedule(last, NOW)
     assert credential_count(path) == 1
     store.outbox.remove(last)
 
@@ -79,10 +78,10 @@ def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
 
 
 def test_credential_is_deleted_at_an_end_without_deliveries(
-    store: StoreDatabase, create: Create, path: Path, now: datetime, finish: Callable[..., None]
+    store: StoreDatabase, create: Create, path: Path, finish: Callable[..., None]
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
-    queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
+    queue(store, execution_id, status=Status.STOPPED, finished_at=NOW)
     assert credential_count(path) == 1  # the credential of the waiting delivery
 
     finish(create(webhooks=(OTHER,)))
@@ -91,10 +90,10 @@ def test_credential_is_deleted_at_an_end_without_deliveries(
 
 
 def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
-    waiting = queue(store, execution_id, now)
+    waiting = queue(store, execution_id)
 
     record(store, execution_id, webhooks=())
     assert credential_count(path) == 1
@@ -104,17 +103,17 @@ def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
 
 
 def test_new_credential_of_an_address_is_for_later_deliveries(
-    store: StoreDatabase, create: Create, now: datetime
+    store: StoreDatabase, create: Create
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
-    waiting = queue(store, execution_id, now)
+    waiting = queue(store, execution_id)
     renewed = WebhookTarget(TARGET.kind, TARGET.url, auth=SecretStr("Bearer renewed"))
 
-    record(store, execution_id, deliveries=[NewDelivery(renewed, b"{}", now)], webhooks=(renewed,))
+    record(store, execution_id, deliveries=[NewDelivery(renewed, b"{}", NOW)], webhooks=(renewed,))
 
-    assert [(each.id, each.target) for each in store.outbox.due(now, 10)] == [(waiting, TARGET)]
+    assert [(each.id, each.target) for each in store.outbox.due(NOW, 10)] == [(waiting, TARGET)]
     store.outbox.remove(waiting)
-    assert [each.target for each in store.outbox.due(now, 10)] == [renewed]
+    assert [each.target for each in store.outbox.due(NOW, 10)] == [renewed]
 
 
 def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
@@ -125,15 +124,14 @@ def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As after a replacement of the crews' master secret."""
-    now = datetime.now(UTC)
     execution_id = create(webhooks=(TARGET,))
-    waiting = queue(store, execution_id, now)
+    waiting = queue(store, execution_id)
     store.close()
 
     again = open_store(SecretBytes(b"x" * 32))
     bare = WebhookTarget(TARGET.kind, TARGET.url)
     assert known(again, execution_id).webhooks == (bare,)
-    assert [(each.id, each.target) for each in again.outbox.due(now, 10)] == [(waiting, bare)]
+    assert [(each.id, each.target) for each in again.outbox.due(NOW, 10)] == [(waiting, bare)]
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert warning.getMessage().startswith("credentials of webhooks do not open: ")
 
