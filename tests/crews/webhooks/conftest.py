@@ -24,9 +24,9 @@ from smartlinkd.store.model import (
     Retention,
     WebhookTarget,
 )
-from tests.net.receivers import behave, open_receiver, receiver
+from tests.net.receivers import open_receiver, receiver
 
-__all__ = ["behave", "open_receiver", "receiver"]  # fixtures
+__all__ = ["open_receiver", "receiver"]  # fixtures
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
