@@ -283,19 +283,12 @@ class CrewsDaemon:
 
 
 StartDaemon = Callable[..., Awaitable[CrewsDaemon]]
-MakeCrew = Callable[..., Crew]
 
 
 @pytest.fixture
 def limits() -> dict[str, Any]:
     """The limits of executors that are made from now on, where they are not the usual ones."""
     return {}
-
-
-@pytest.fixture
-def crew() -> MakeCrew:
-    """Makes a crew, "c" unless told otherwise."""
-    return make_crew
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -12,9 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.model import ExecutionState, Status
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon
+from tests.crews.executor.conftest import CrewsDaemon, Disk, StartDaemon, make_crew
 
 HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "echo", "done a", "log 2", "result ok")
@@ -128,12 +126,11 @@ async def test_answer_repeated_after_a_timeout_is_the_same_answer(
 async def test_stop_on_a_full_disk_is_unavailable_in_time(
     disk: Disk,
     start_daemon: StartDaemon,
-    crew: MakeCrew,
     limits: dict[str, Any],
     waits: bool,
 ) -> None:
     limits["completion_timeout_s"] = 0.05
-    daemon = await start_daemon(crew(max_running=1, grace=1.0))
+    daemon = await start_daemon(make_crew(max_running=1, grace=1.0))
     running = await daemon.kickoff("started", "call gate", "echo", "result ok")
     kickoff_id = await daemon.kickoff("started", "hang") if waits else running
     await daemon.gate.reaches(1)
@@ -153,9 +150,9 @@ async def test_stop_on_a_full_disk_is_unavailable_in_time(
 
 
 async def test_full_disk_does_not_keep_the_daemon_from_ending(
-    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew
+    disk: Disk, start_daemon: StartDaemon
 ) -> None:
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     waiting = await daemon.kickoff(*SCRIPT)
     await daemon.gate.reaches(1)
     disk.refusing = True
@@ -164,15 +161,15 @@ async def test_full_disk_does_not_keep_the_daemon_from_ending(
     with trio.fail_after(5):
         await daemon.stop()
     disk.refusing = False
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     assert (await daemon.end_of(waiting)).status is Status.INTERRUPTED
 
 
 async def test_kickoff_while_an_outcome_waits_for_the_disk_waits_for_its_slot(
-    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk
+    start_daemon: StartDaemon, disk: Disk
 ) -> None:
     """Its end can be seen a moment before the executor has heard that it is recorded."""
-    daemon = await start_daemon(crew(max_running=1, queue=0))
+    daemon = await start_daemon(make_crew(max_running=1, queue=0))
     first = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
     disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=1_000_000)
@@ -186,9 +183,9 @@ async def test_kickoff_while_an_outcome_waits_for_the_disk_waits_for_its_slot(
 
 
 async def test_stop_while_an_outcome_waits_for_the_disk_is_refused(
-    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk, caplog: pytest.LogCaptureFixture
+    start_daemon: StartDaemon, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1, grace=1.0))
+    daemon = await start_daemon(make_crew(max_running=1, grace=1.0))
     kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok", "hang")
     await daemon.gate.reaches(1)
     disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=10)
