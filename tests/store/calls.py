@@ -1,13 +1,21 @@
-"""An execution, and calls of tests to an open store: record, queue webhook calls, read."""
+"""A store and an execution, and calls of tests to an open store: record, queue calls, read."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+from pydantic import SecretBytes
+
+from smartlinkd.store import file as file_module
+from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.file import open_file
 from smartlinkd.store.model import (
     Change,
     Execution,
@@ -16,13 +24,17 @@ from smartlinkd.store.model import (
     NewDelivery,
     NewEvent,
     NewExecution,
+    Retention,
     WebhookTarget,
 )
+
+Connections = list[sqlite3.Connection]
 
 TASK = WebhookTarget("task", "https://a.example/task")
 CREW = WebhookTarget("crew", "https://a.example/crew")
 STREAM = WebhookTarget("stream", "https://a.example/stream", events=("x",))
 SECOND = timedelta(seconds=1)
+KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 """The time of everything for which a test gives no other time."""
 
@@ -37,6 +49,28 @@ def new(**different: object) -> NewExecution:
         "inputs": {"topic": "tea"},
     }
     return NewExecution(**(usual | different))  # type: ignore[arg-type]
+
+
+def make_store(path: Path, **different: Any) -> Store:
+    """Return the store's actor on this file, not running."""
+    usual: dict[str, Any] = {
+        "key": KEY,
+        "retention": Retention(age=timedelta(days=30), count=1000),
+        "synchronous": "OFF",
+    }
+    return Store(path, **(usual | different))
+
+
+def note_connections(patch: pytest.MonkeyPatch) -> Connections:
+    """Return the list of the connections of stores that are opened from now on."""
+    opened: Connections = []
+
+    def opening(path: Path, **options: Any) -> sqlite3.Connection:
+        opened.append(open_file(path, **options))
+        return opened[-1]
+
+    patch.setattr(file_module, "open_file", opening)
+    return opened
 
 
 def record(

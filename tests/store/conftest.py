@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.file import open_file
-from smartlinkd.store.model import Retention, Status, StoreLimits
-from tests.store.calls import NOW, new, record
-
-Connections = list[sqlite3.Connection]
-
-KEY = SecretBytes(b"k" * 32)
+from smartlinkd.store.model import Status, StoreLimits
+from tests.store.calls import KEY, NOW, Connections, make_store, new, note_connections, record
 
 
 @pytest.fixture
@@ -40,14 +32,7 @@ def store_limits() -> StoreLimits:
 @pytest.fixture(autouse=True)
 def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
     """The connections of opened stores, for tests that watch them or limit their disk."""
-    opened: Connections = []
-
-    def opening(path: Path, **options: Any) -> sqlite3.Connection:
-        opened.append(open_file(path, **options))
-        return opened[-1]
-
-    monkeypatch.setattr(file_module, "open_file", opening)
-    return opened
+    return note_connections(monkeypatch)
 
 
 @pytest.fixture
@@ -104,14 +89,11 @@ def handle(
     path: Path, wall: SimpleNamespace, store_limits: StoreLimits, disk_notices: list[bool]
 ) -> Store:
     """The store's actor, not running."""
-    return Store(
+    return make_store(
         path,
-        key=KEY,
-        retention=Retention(age=timedelta(days=30), count=1000),
         limits=store_limits,
         wall=lambda: wall.now,
         on_disk_full_changed=disk_notices.append,
-        synchronous="OFF",
     )
 
 

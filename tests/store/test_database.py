@@ -23,8 +23,7 @@ from smartlinkd.store.model import (
     Status,
     StoreLimits,
 )
-from tests.store.calls import new, record, unfinished
-from tests.store.conftest import Connections
+from tests.store.calls import Connections, new, record, unfinished
 from tests.supervision.conftest import note
 
 Question = Callable[[StoreDatabase], object]

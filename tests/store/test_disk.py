@@ -11,8 +11,7 @@ import pytest
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.database import StoreDatabase
-from tests.store.calls import new, unfinished
-from tests.store.conftest import Connections
+from tests.store.calls import Connections, new, unfinished
 
 
 @pytest.mark.parametrize("another", [False, True], ids=["away", "another"])

@@ -23,8 +23,7 @@ from smartlinkd.store.model import (
     Summary,
     WebhookTarget,
 )
-from tests.store.calls import NOW, events, known, new, record
-from tests.store.conftest import Connections
+from tests.store.calls import NOW, Connections, events, known, new, record
 
 Create = Callable[..., str]
 

@@ -19,8 +19,7 @@ from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.model import Retention, Status
 from smartlinkd.store.sqlite import ROOM
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import NOW, new, record
-from tests.store.conftest import KEY
+from tests.store.calls import KEY, NOW, new, record
 
 WEEK = Retention(age=timedelta(days=7), count=1000)
 OLD = 20

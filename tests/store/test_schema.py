@@ -24,8 +24,7 @@ from smartlinkd.store.model import NewDelivery, StoreLimits
 from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import CREW, NOW, SECOND, TASK, bodies, events, new, queue, unfinished
-from tests.store.conftest import KEY
+from tests.store.calls import CREW, KEY, NOW, SECOND, TASK, bodies, events, new, queue, unfinished
 from tests.store.test_actor import open_files
 from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 

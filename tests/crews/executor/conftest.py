@@ -7,13 +7,12 @@ import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from pydantic import JsonValue, SecretBytes
+from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.catalog.catalog import Catalog
@@ -35,16 +34,18 @@ from smartlinkd.store.model import (
     Execution,
     IdempotencyKey,
     NewEvent,
-    Retention,
     Status,
     StoreLimits,
     WebhookTarget,
 )
 from smartlinkd.supervision.policy import Backoff
 from tests.fakes import puppets
+from tests.store.calls import make_store
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
+WAITS = ("started", "call gate", "echo", "result ok")
+"""The script of a worker that ends when the gate is opened."""
 Step = str | dict[str, JsonValue]
 PUPPET = Path(puppets.__file__).with_name("puppet.py")
 """A real worker, which does the steps of its input `script`."""
@@ -122,13 +123,7 @@ class CrewsDaemon:
         self.calls = 0
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.store = Store(
-            folder / "journal.db",
-            key=SecretBytes(b"k" * 32),
-            retention=Retention(timedelta(days=1), 1000),
-            limits=store_limits,
-            synchronous="OFF",
-        )
+        self.store = make_store(folder / "journal.db", limits=store_limits)
         self.executor = Executor(
             Catalog({crew.name: crew for crew in crews}, broken),
             self.store,

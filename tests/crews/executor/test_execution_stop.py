@@ -8,9 +8,7 @@ import trio
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.errors import Invalid
 from smartlinkd.store.model import ExecutionState, Status
-from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
-
-WAITS = ("started", "call gate", "echo", "result ok")
+from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
 
 
 async def test_stop_of_a_waiting_execution_ends_it_unstarted(start_daemon: StartDaemon) -> None:

@@ -17,10 +17,8 @@ from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields, message_text
 from smartlinkd.store.model import ExecutionUpdate
-from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
+from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
 from tests.every_step.strike import Strike
-
-WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def follow(executor: Executor, caller: CrewUser, kickoff_id: str) -> None:

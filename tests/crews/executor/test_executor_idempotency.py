@@ -9,9 +9,8 @@ from pydantic import JsonValue
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
-from tests.crews.executor.conftest import Disk, StartDaemon, make_crew
+from tests.crews.executor.conftest import WAITS, Disk, StartDaemon, make_crew
 
-WAITS = ("started", "call gate", "echo", "result ok")
 SOON = 8.0  # seconds; a call to an actor takes no longer
 BODY: JsonValue = {"inputs": {"x": 1}}
 BROKEN = Catalog({}, (BrokenCrew("c", (), ()),))

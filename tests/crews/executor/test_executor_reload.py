@@ -11,10 +11,8 @@ from smartlinkd.crews.model import BrokenCrew, Crew, CrewLoad
 from smartlinkd.crews.scheduler import NEVER_RUN
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.store.model import ExecutionState, Status
-from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
+from tests.crews.executor.conftest import HANG, WAITS, CrewsDaemon, StartDaemon, make_crew
 
-WAITS = ("started", "call gate", "echo", "result ok")
-HANG = 20.0  # seconds; what takes that long hangs
 BROKEN_C = BrokenCrew("c", ())
 
 

@@ -14,7 +14,6 @@ from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.model import ExecutionState, Status
 from tests.crews.executor.conftest import CrewsDaemon, Disk, StartDaemon, make_crew
 
-HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "echo", "done a", "log 2", "result ok")
 STORY = [
     "crew_kickoff_started",

@@ -8,9 +8,7 @@ import trio
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import ExecutionState
-from tests.crews.executor.conftest import StartDaemon, make_crew
-
-WAITS = ("started", "call gate", "echo", "result ok")
+from tests.crews.executor.conftest import WAITS, StartDaemon, make_crew
 
 
 async def test_no_more_run_than_max_running(start_daemon: StartDaemon) -> None:

@@ -11,10 +11,9 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.crews.subscriptions import EVENTS_AT_ONCE, Subscriptions
 from smartlinkd.store.model import ExecutionEvent, ExecutionState
-from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
+from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
 
 C = CrewUser("c")
-WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def test_notification_before_the_wait_is_kept_once() -> None:
