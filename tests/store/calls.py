@@ -25,6 +25,7 @@ from smartlinkd.store.model import (
     NewEvent,
     NewExecution,
     Retention,
+    Status,
     WebhookTarget,
 )
 
@@ -83,6 +84,16 @@ def record(
     """Record a change with its events and webhook calls."""
     update = ExecutionUpdate(Change(**change), events, deliveries)  # type: ignore[typeddict-item]
     store.executions.record(execution_id, update)
+
+
+def create(store: StoreDatabase, **different: object) -> str:
+    """Create an execution and return its id."""
+    return store.executions.create(new(**different)).id
+
+
+def finish(store: StoreDatabase, execution_id: str, *, later: timedelta = timedelta(0)) -> None:
+    """End an execution, `later` after now."""
+    record(store, execution_id, status=Status.COMPLETED, result="done", finished_at=NOW + later)
 
 
 def queue(store: StoreDatabase, execution_id: str, *calls: NewDelivery) -> None:

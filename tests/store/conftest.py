@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +13,8 @@ from pydantic import SecretBytes
 
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.model import Status, StoreLimits
-from tests.store.calls import KEY, NOW, Connections, make_store, new, note_connections, record
+from smartlinkd.store.model import StoreLimits
+from tests.store.calls import KEY, NOW, Connections, make_store, note_connections
 
 
 @pytest.fixture
@@ -50,26 +49,6 @@ def open_store(path: Path, store_limits: StoreLimits) -> Iterator[Callable[..., 
 @pytest.fixture
 def store(open_store: Callable[..., StoreDatabase]) -> StoreDatabase:
     return open_store()
-
-
-@pytest.fixture
-def create(store: StoreDatabase) -> Callable[..., str]:
-    """Return a function that creates an execution in the store and returns its id."""
-
-    def make(**different: object) -> str:
-        return store.executions.create(new(**different)).id
-
-    return make
-
-
-@pytest.fixture
-def finish(store: StoreDatabase) -> Callable[..., None]:
-    """Return a function that ends an execution, `later` after now."""
-
-    def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
-        record(store, execution_id, status=Status.COMPLETED, result="done", finished_at=NOW + later)
-
-    return end
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -24,9 +23,7 @@ from smartlinkd.store.model import (
     TaskRecord,
     WebhookTarget,
 )
-from tests.store.calls import NOW, events, known, new, record, unfinished
-
-Create = Callable[..., str]
+from tests.store.calls import NOW, create, events, known, new, record, unfinished
 
 
 def test_created_execution_is_read_as_it_was_given(store: StoreDatabase) -> None:
@@ -68,10 +65,8 @@ def test_created_execution_is_read_as_it_was_given(store: StoreDatabase) -> None
     )
 
 
-def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create()
+def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(store: StoreDatabase) -> None:
+    execution_id = create(store)
     before = known(store, execution_id)
     later = NOW + timedelta(seconds=2)
     record(store, execution_id, status=Status.RUNNING, started_at=later)
@@ -103,10 +98,8 @@ def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(
     assert known(store, execution_id) == before
 
 
-def test_tasks_are_added_in_their_order_and_dropped_by_another_run(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create()
+def test_tasks_are_added_in_their_order_and_dropped_by_another_run(store: StoreDatabase) -> None:
+    execution_id = create(store)
     first = TaskRecord("t1", "scout", "Scout", "find", "links", "found", {"n": 1}, 1.5)
     record(store, execution_id, new_tasks=[first])
     record(store, execution_id, new_tasks=[TaskRecord("t2"), TaskRecord("t3")])
@@ -124,9 +117,9 @@ def test_tasks_are_added_in_their_order_and_dropped_by_another_run(
 
 
 def test_events_are_numbered_from_one_without_gaps_and_counted_by_type(
-    store: StoreDatabase, create: Create
+    store: StoreDatabase,
 ) -> None:
-    execution_id, other = create(), create()
+    execution_id, other = create(store), create(store)
     record(store, execution_id, NewEvent("a", NOW, {"x": 1}), NewEvent("b", NOW))
     record(store, other, NewEvent("a", NOW))
     record(store, execution_id, NewEvent("a", NOW))
@@ -144,8 +137,8 @@ def test_events_are_numbered_from_one_without_gaps_and_counted_by_type(
     assert events(store, "unknown") == []
 
 
-def test_events_larger_than_an_answer_come_in_several(store: StoreDatabase, create: Create) -> None:
-    execution_id = create()
+def test_events_larger_than_an_answer_come_in_several(store: StoreDatabase) -> None:
+    execution_id = create(store)
     two_fit = NewEvent("a", NOW, "x" * (EVENT_PART_BYTES * 2 // 5))
     record(store, execution_id, two_fit, two_fit, two_fit)
 
@@ -157,9 +150,9 @@ def test_events_larger_than_an_answer_come_in_several(store: StoreDatabase, crea
 @pytest.mark.parametrize("character", ["x", "ố", "😀"])
 @pytest.mark.parametrize("ahead", range(4))
 def test_large_event_comes_in_parts_of_whole_characters(
-    store: StoreDatabase, create: Create, character: str, ahead: int
+    store: StoreDatabase, character: str, ahead: int
 ) -> None:
-    execution_id = create()
+    execution_id = create(store)
     text = "x" * ahead + character * EVENT_PART_BYTES  # the part ends in each byte of a character
     record(store, execution_id, NewEvent("a", NOW, text), NewEvent("b", NOW))
 
@@ -175,9 +168,9 @@ def test_large_event_comes_in_parts_of_whole_characters(
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
-    store: StoreDatabase, create: Create, more: int
+    store: StoreDatabase, more: int
 ) -> None:
-    execution_id = create()
+    execution_id = create(store)
     text = "x" * (EVENT_PART_BYTES - len('""') + more)
     record(store, execution_id, NewEvent("a", NOW, text))
 
@@ -198,9 +191,9 @@ def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
     ],
 )
 def test_ended_execution_never_changes(
-    store: StoreDatabase, create: Create, status: Status, state: ExecutionState
+    store: StoreDatabase, status: Status, state: ExecutionState
 ) -> None:
-    execution_id = create()
+    execution_id = create(store)
     record(store, execution_id, status=status, finished_at=NOW)
     ended = known(store, execution_id)
     assert ended.state is state
@@ -212,8 +205,8 @@ def test_ended_execution_never_changes(
     assert events(store, execution_id) == []
 
 
-def test_refused_record_changes_nothing(store: StoreDatabase, create: Create) -> None:
-    execution_id = create()
+def test_refused_record_changes_nothing(store: StoreDatabase) -> None:
+    execution_id = create(store)
     before = known(store, execution_id)
 
     with pytest.raises(Invalid, match=r"^task: cannot be kept as JSON"):
@@ -247,11 +240,11 @@ def test_meta_over_64_kib_is_refused(store: StoreDatabase) -> None:
         store.executions.create(new(meta=at_most + "x"))
 
 
-def test_value_over_its_limit_is_refused_by_name(store: StoreDatabase, create: Create) -> None:
+def test_value_over_its_limit_is_refused_by_name(store: StoreDatabase) -> None:
     with pytest.raises(TooLarge, match=r"^error: 8388609 bytes, more than the 8388608"):
-        record(store, create(), error="x" * (MAX_VALUE + 1))
+        record(store, create(store), error="x" * (MAX_VALUE + 1))
     with pytest.raises(Invalid, match=r"^result: holds half a character"):
-        record(store, create(), result="\ud800")
+        record(store, create(store), result="\ud800")
 
 
 def test_execution_of_another_crew_or_owner_is_none(store: StoreDatabase) -> None:

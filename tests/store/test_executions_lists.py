@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -23,9 +22,7 @@ from smartlinkd.store.model import (
     Summary,
     WebhookTarget,
 )
-from tests.store.calls import NOW, Connections, events, known, new, record
-
-Create = Callable[..., str]
+from tests.store.calls import NOW, Connections, create, events, finish, known, new, record
 
 
 def ids(store: StoreDatabase, *, limit: int = 100, **wanted: Any) -> list[str]:
@@ -33,12 +30,14 @@ def ids(store: StoreDatabase, *, limit: int = 100, **wanted: Any) -> list[str]:
     return [item.id for item in page.executions]
 
 
-def test_list_is_filtered_by_owner_and_state(
-    store: StoreDatabase, create: Create, finish: Callable[..., None]
-) -> None:
-    mine, hers, organizations = create(owner="an"), create(owner="binh"), create(owner="")
-    mine_done = create(owner="an")
-    finish(mine_done)
+def test_list_is_filtered_by_owner_and_state(store: StoreDatabase) -> None:
+    mine, hers, organizations = (
+        create(store, owner="an"),
+        create(store, owner="binh"),
+        create(store, owner=""),
+    )
+    mine_done = create(store, owner="an")
+    finish(store, mine_done)
 
     assert ids(store, owner="an") == [mine_done, mine]
     assert ids(store, owner="") == [organizations]
@@ -47,8 +46,8 @@ def test_list_is_filtered_by_owner_and_state(
     assert ids(store, owner="binh", state=ExecutionState.FAILED) == []
 
 
-def test_list_has_summaries(store: StoreDatabase, create: Create) -> None:
-    execution_id = create(owner="an")
+def test_list_has_summaries(store: StoreDatabase) -> None:
+    execution_id = create(store, owner="an")
     record(store, execution_id, status=Status.ERROR, finished_at=NOW, error="broke", total_tasks=2)
 
     (found,) = store.executions.page("deal-post", limit=10).executions
@@ -60,9 +59,9 @@ def test_list_has_summaries(store: StoreDatabase, create: Create) -> None:
 
 @pytest.mark.parametrize("count", [6, 7])  # the last page is full, or not
 def test_pages_have_each_execution_once_while_more_are_created(
-    store: StoreDatabase, create: Create, count: int
+    store: StoreDatabase, count: int
 ) -> None:
-    created = [create() for _ in range(count)]
+    created = [create(store) for _ in range(count)]
     found: list[str] = []
     cursor = None
     while True:
@@ -72,15 +71,13 @@ def test_pages_have_each_execution_once_while_more_are_created(
         cursor = page.next_cursor
         if cursor is None:
             break
-        create()
+        create(store)
 
     assert found == created[::-1]
 
 
-def test_cursor_of_another_user_lists_only_own_executions(
-    store: StoreDatabase, create: Create
-) -> None:
-    first, _, _ = create(owner="an"), create(owner="an"), create(owner="binh")
+def test_cursor_of_another_user_lists_only_own_executions(store: StoreDatabase) -> None:
+    first, _, _ = create(store, owner="an"), create(store, owner="an"), create(store, owner="binh")
     cursor = store.executions.page("deal-post", owner="an", limit=1).next_cursor
 
     assert ids(store, owner="binh", cursor=cursor) == []
@@ -88,10 +85,8 @@ def test_cursor_of_another_user_lists_only_own_executions(
     assert store.executions.page("other", owner="an", limit=10, cursor=cursor).executions == ()
 
 
-def test_cursor_of_the_largest_number_lists_everything(
-    store: StoreDatabase, create: Create
-) -> None:
-    created = create()
+def test_cursor_of_the_largest_number_lists_everything(store: StoreDatabase) -> None:
+    created = create(store)
 
     assert ids(store, cursor="f_________8=") == [created]
 

@@ -19,14 +19,12 @@ from smartlinkd.store.model import (
     WebhookKind,
     WebhookTarget,
 )
-from tests.store.calls import CREW, NOW, SECOND, STREAM, TASK, bodies, known, queue, record
-
-Create = Callable[..., str]
+from tests.store.calls import CREW, NOW, SECOND, STREAM, TASK, bodies, create, known, queue, record
 
 
 @pytest.fixture
-def execution_id(create: Create) -> str:
-    return create(webhooks=(TASK, STREAM))
+def execution_id(store: StoreDatabase) -> str:
+    return create(store, webhooks=(TASK, STREAM))
 
 
 def test_delivery_is_due_at_its_time(store: StoreDatabase, execution_id: str) -> None:
@@ -94,9 +92,9 @@ def test_deliveries_of_the_end_are_queued_past_the_limit(
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
 def test_pending_bytes_are_limited_except_for_the_end(
-    store: StoreDatabase, create: Create, execution_id: str
+    store: StoreDatabase, execution_id: str
 ) -> None:
-    queue(store, create(), NewDelivery(TASK, b"another's", NOW))
+    queue(store, create(store), NewDelivery(TASK, b"another's", NOW))
     queue(store, execution_id, NewDelivery(TASK, b"12345", NOW), NewDelivery(STREAM, b"6789", NOW))
 
     refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; see to the rece"
@@ -181,12 +179,10 @@ class Waiting:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_due_deliveries_equal_those_of_a_full_scan(
-    store: StoreDatabase, create: Create, seed: int
-) -> None:
+def test_due_deliveries_equal_those_of_a_full_scan(store: StoreDatabase, seed: int) -> None:
     """The first delivery of each target is due, longest due first, after any history of changes."""
     chance = random.Random(seed)
-    executions = [create() for _ in range(4)]
+    executions = [create(store) for _ in range(4)]
     urls = [f"https://{host}.example/{path}" for host in "abc" for path in "xy"]
     waiting: list[Waiting] = []
     for number in range(1, 121):

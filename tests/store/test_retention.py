@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,10 +25,8 @@ from smartlinkd.store.model import (
     TaskRecord,
     WebhookTarget,
 )
-from tests.store.calls import NOW, events, known, new, record, unfinished
+from tests.store.calls import NOW, create, events, finish, known, new, record, unfinished
 
-Create = Callable[..., str]
-Finish = Callable[..., None]
 WEEK = Retention(age=timedelta(days=7), count=1000)
 TWO = Retention(age=timedelta(days=7), count=2)
 DAY = timedelta(days=1)
@@ -56,14 +53,12 @@ def rows(path: Path) -> dict[str, int]:
         }
 
 
-def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(
-    store: StoreDatabase, create: Create, finish: Finish
-) -> None:
-    old, young = create(), create(webhooks=(TARGET,))
+def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(store: StoreDatabase) -> None:
+    old, young = create(store), create(store, webhooks=(TARGET,))
     for one in (old, young):
         record(store, one, NewEvent("e", NOW), new_tasks=[TaskRecord("t")])
-    finish(old)
-    finish(young, later=DAY)
+    finish(store, old)
+    finish(store, young, later=DAY)
     before = store.executions.read(young)
 
     assert prune(store, NOW + 7 * DAY, WEEK) == 0
@@ -74,13 +69,11 @@ def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(
     assert len(events(store, young)) == 1
 
 
-def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
-    store: StoreDatabase, create: Create, finish: Finish
-) -> None:
-    ids = [create() for _ in range(5)]
-    others = [create(crew="another") for _ in range(2)]
+def test_executions_beyond_a_crews_count_are_pruned_oldest_first(store: StoreDatabase) -> None:
+    ids = [create(store) for _ in range(5)]
+    others = [create(store, crew="another") for _ in range(2)]
     for number, execution_id in enumerate(ids + others):
-        finish(execution_id, later=timedelta(minutes=number))
+        finish(store, execution_id, later=timedelta(minutes=number))
 
     assert prune(store, NOW + DAY, TWO) == 3
 
@@ -88,8 +81,8 @@ def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
     assert [one for one in others if store.executions.read(one)] == others
 
 
-def test_unfinished_execution_is_never_pruned(store: StoreDatabase, create: Create) -> None:
-    pending, running, waiting = create(), create(), create()
+def test_unfinished_execution_is_never_pruned(store: StoreDatabase) -> None:
+    pending, running, waiting = create(store), create(store), create(store)
     record(store, running, status=Status.RUNNING)
     record(store, waiting, status=Status.WAITING_FOR_HUMAN_INPUT)
 
@@ -99,12 +92,12 @@ def test_unfinished_execution_is_never_pruned(store: StoreDatabase, create: Crea
 
 
 def test_execution_that_ended_by_a_clock_that_was_ahead_takes_no_others_place(
-    store: StoreDatabase, create: Create, finish: Finish
+    store: StoreDatabase,
 ) -> None:
-    ahead, real = [create(), create()], create()
+    ahead, real = [create(store), create(store)], create(store)
     for execution_id in ahead:
-        finish(execution_id, later=DAY)
-    finish(real, later=timedelta(minutes=1))
+        finish(store, execution_id, later=DAY)
+    finish(store, real, later=timedelta(minutes=1))
 
     assert prune(store, NOW + timedelta(minutes=2), TWO) == 0
     assert prune(store, NOW + 2 * DAY, TWO) == 1
@@ -112,10 +105,8 @@ def test_execution_that_ended_by_a_clock_that_was_ahead_takes_no_others_place(
     assert [each for each in (*ahead, real) if store.executions.read(each)] == ahead
 
 
-def test_execution_with_a_waiting_delivery_is_not_pruned(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create()
+def test_execution_with_a_waiting_delivery_is_not_pruned(store: StoreDatabase) -> None:
+    execution_id = create(store)
     calls = [NewDelivery(TARGET, b"{}", NOW)]
     record(store, execution_id, deliveries=calls, status=Status.STOPPED, finished_at=NOW)
     assert prune(store, NOW + 8 * DAY, WEEK) == 0
@@ -137,11 +128,11 @@ def test_pruned_execution_leaves_no_row(store: StoreDatabase, path: Path) -> Non
     assert set(rows(path).values()) == {0}
 
 
-def test_execution_of_a_valid_key_is_not_pruned(store: StoreDatabase, finish: Finish) -> None:
+def test_execution_of_a_valid_key_is_not_pruned(store: StoreDatabase) -> None:
     """The key's holder must neither start the work again nor get the id of a deleted execution."""
     given = new()
     store.executions.create(given, IdempotencyKey("k", {}))
-    finish(given.id)
+    finish(store, given.id)
     hour = Retention(age=timedelta(hours=1), count=10)
 
     assert prune(store, NOW + timedelta(hours=23), hour) == 0
@@ -154,24 +145,20 @@ def test_execution_of_a_valid_key_is_not_pruned(store: StoreDatabase, finish: Fi
     assert prune(store, NOW + timedelta(hours=25), hour) == 1
 
 
-def test_sequence_number_is_not_used_again(
-    store: StoreDatabase, create: Create, finish: Finish
-) -> None:
+def test_sequence_number_is_not_used_again(store: StoreDatabase) -> None:
     """Otherwise events of an execution that is still being pruned would belong to another one."""
-    finish(create())
+    finish(store, create(store))
     prune(store, NOW + 8 * DAY, WEEK)
 
-    assert known(store, create()).sequence == 2
+    assert known(store, create(store)).sequence == 2
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pruned_rows=2)])
-def test_pruning_is_done_in_batches(
-    store: StoreDatabase, create: Create, finish: Finish, path: Path
-) -> None:
+def test_pruning_is_done_in_batches(store: StoreDatabase, path: Path) -> None:
     for _ in range(12):
-        execution_id = create()
+        execution_id = create(store)
         record(store, execution_id, NewEvent("e", NOW))
-        finish(execution_id)
+        finish(store, execution_id)
 
     assert store.prune_some(NOW + 8 * DAY, WEEK) == (10, True)
     assert rows(path)["events"] == 10
@@ -221,12 +208,10 @@ def size(path: Path) -> int:
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
-def test_free_pages_are_cut_off_the_file_in_batches(
-    store: StoreDatabase, create: Create, finish: Finish, path: Path
-) -> None:
-    create(inputs=LARGE)
+def test_free_pages_are_cut_off_the_file_in_batches(store: StoreDatabase, path: Path) -> None:
+    create(store, inputs=LARGE)
     for _ in range(19):
-        finish(create(inputs=LARGE))
+        finish(store, create(store, inputs=LARGE))
     prune(store, NOW + LATER, WEEK)
     before, free = pragma(path, "page_count"), pragma(path, "freelist_count")
     assert free > 90
@@ -259,13 +244,12 @@ async def test_pruning_shrinks_file_and_log(
 async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
     *,
     store: StoreDatabase,
-    create: Create,
     path: Path,
     handle: Store,
     nursery: trio.Nursery,
 ) -> None:
     """The file was made before pages could be released."""
-    ids = [create(inputs=LARGE) for _ in range(5)]
+    ids = [create(store, inputs=LARGE) for _ in range(5)]
     store.close()
     with closing(sqlite3.connect(path)) as other_program:
         other_program.execute("PRAGMA auto_vacuum = NONE")

@@ -24,16 +24,27 @@ from smartlinkd.store.model import NewDelivery, StoreLimits
 from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import CREW, KEY, NOW, SECOND, TASK, bodies, events, new, queue, unfinished
+from tests.store.calls import (
+    CREW,
+    KEY,
+    NOW,
+    SECOND,
+    TASK,
+    bodies,
+    create,
+    events,
+    new,
+    queue,
+    unfinished,
+)
 from tests.store.test_actor import open_files
 from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 
 Open = Callable[..., StoreDatabase]
-Create = Callable[..., str]
 
 
-def test_new_file_is_private(store: StoreDatabase, create: Create, path: Path) -> None:
-    create()
+def test_new_file_is_private(store: StoreDatabase, path: Path) -> None:
+    create(store)
 
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
@@ -46,9 +57,9 @@ def test_half_created_file_is_completed(path: Path, open_store: Open) -> None:
 
 
 def test_newer_file_is_refused_and_untouched(
-    store: StoreDatabase, create: Create, path: Path, open_store: Open
+    store: StoreDatabase, path: Path, open_store: Open
 ) -> None:
-    create()
+    create(store)
     store.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 3")
@@ -83,11 +94,9 @@ def test_damage_met_later_names_the_file(
     assert "yyy" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_damaged_page_names_the_file(
-    store: StoreDatabase, create: Create, path: Path, open_store: Open
-) -> None:
+def test_damaged_page_names_the_file(store: StoreDatabase, path: Path, open_store: Open) -> None:
     for _ in range(200):
-        execution_id = create()
+        execution_id = create(store)
     store.close()
     content = path.read_bytes()
     page = content.index(execution_id.encode()) // 4096 * 4096

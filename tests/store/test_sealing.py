@@ -13,9 +13,7 @@ from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import NewDelivery, Status, WebhookTarget
-from tests.store.calls import NOW, known, record
-
-Create = Callable[..., str]
+from tests.store.calls import NOW, create, finish, known, record
 
 SECRET = "Bearer swordfish-0123456789"
 TARGET = WebhookTarget("crew", "https://a.example", auth=SecretStr(SECRET))
@@ -42,10 +40,8 @@ def queue(store: StoreDatabase, execution_id: str, **change: Any) -> int:
     return store.outbox.due(NOW, 10)[-1].id
 
 
-def test_credential_is_read_back_and_is_not_in_the_file(
-    store: StoreDatabase, create: Create, path: Path
-) -> None:
-    execution_id = create(webhooks=(TARGET,))
+def test_credential_is_read_back_and_is_not_in_the_file(store: StoreDatabase, path: Path) -> None:
+    execution_id = create(store, webhooks=(TARGET,))
     queue(store, execution_id)
 
     assert known(store, execution_id).webhooks == (TARGET,)
@@ -59,9 +55,9 @@ def test_credential_is_read_back_and_is_not_in_the_file(
 
 
 def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
-    store: StoreDatabase, create: Create, path: Path
+    store: StoreDatabase, path: Path
 ) -> None:
-    execution_id = create(webhooks=(TARGET,))
+    execution_id = create(store, webhooks=(TARGET,))
     store.outbox.remove(queue(store, execution_id))
     assert credential_count(path) == 1
     first = queue(store, execution_id)
@@ -78,21 +74,21 @@ def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
 
 
 def test_credential_is_deleted_at_an_end_without_deliveries(
-    store: StoreDatabase, create: Create, path: Path, finish: Callable[..., None]
+    store: StoreDatabase, path: Path
 ) -> None:
-    execution_id = create(webhooks=(TARGET, OTHER))
+    execution_id = create(store, webhooks=(TARGET, OTHER))
     queue(store, execution_id, status=Status.STOPPED, finished_at=NOW)
     assert credential_count(path) == 1  # the credential of the waiting delivery
 
-    finish(create(webhooks=(OTHER,)))
+    finish(store, create(store, webhooks=(OTHER,)))
 
     assert credential_count(path) == 1
 
 
 def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
-    store: StoreDatabase, create: Create, path: Path
+    store: StoreDatabase, path: Path
 ) -> None:
-    execution_id = create(webhooks=(TARGET, OTHER))
+    execution_id = create(store, webhooks=(TARGET, OTHER))
     waiting = queue(store, execution_id)
 
     record(store, execution_id, webhooks=())
@@ -102,10 +98,8 @@ def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
     assert credential_count(path) == 0
 
 
-def test_new_credential_of_an_address_is_for_later_deliveries(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create(webhooks=(TARGET,))
+def test_new_credential_of_an_address_is_for_later_deliveries(store: StoreDatabase) -> None:
+    execution_id = create(store, webhooks=(TARGET,))
     waiting = queue(store, execution_id)
     renewed = WebhookTarget(TARGET.kind, TARGET.url, auth=SecretStr("Bearer renewed"))
 
@@ -118,13 +112,12 @@ def test_new_credential_of_an_address_is_for_later_deliveries(
 
 def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
     store: StoreDatabase,
-    create: Create,
     open_store: Callable[..., StoreDatabase],
     path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As after a replacement of the crews' master secret."""
-    execution_id = create(webhooks=(TARGET,))
+    execution_id = create(store, webhooks=(TARGET,))
     waiting = queue(store, execution_id)
     store.close()
 
@@ -144,9 +137,9 @@ def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
     ],
 )
 def test_credential_that_was_moved_does_not_open_and_others_do(
-    store: StoreDatabase, create: Create, path: Path, moved: str
+    store: StoreDatabase, path: Path, moved: str
 ) -> None:
-    first, other = create(webhooks=(TARGET,)), create(webhooks=(TARGET,))
+    first, other = create(store, webhooks=(TARGET,)), create(store, webhooks=(TARGET,))
     change_file(path, f"UPDATE webhooks SET {moved} WHERE number = 2")
 
     (target,) = known(store, other).webhooks
