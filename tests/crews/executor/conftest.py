@@ -320,7 +320,7 @@ async def daemon(start_daemon: StartDaemon) -> CrewsDaemon:
 
 
 class Disk:
-    """Refuses to write as long as it is `refusing`, or at a certain one of all records."""
+    """Refuses records as long as it is `refusing`, or a certain one of them."""
 
     def __init__(self) -> None:
         self.refusing = False
@@ -339,11 +339,6 @@ class Disk:
             while self.refused < times:  # noqa: ASYNC110 - a thread of the journal's counts
                 await trio.sleep(0.002)
 
-    def create(self) -> None:
-        """Something is to be created."""
-        if self.refusing:
-            self._refuse()
-
     def record(self) -> None:
         """Something is to be recorded."""
         if self.refusing or (self._records + 1 == self._at and self._times > 0):
@@ -360,17 +355,12 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
     """The disk under the journal. Between two tries of the executor's there is no long pause."""
     disk = Disk()
-    create, record = Store.create, Store.record
-
-    async def try_to_create(self: Store, *args: Any, **named: Any) -> Any:
-        disk.create()
-        return await create(self, *args, **named)
+    record = Store.record
 
     async def try_to_record(self: Store, *args: Any) -> None:
         disk.record()
         await record(self, *args)
 
-    monkeypatch.setattr(Store, "create", try_to_create)
     monkeypatch.setattr(Store, "record", try_to_record)
     limits["backoff"] = Backoff(first=0.01, longest=0.01)
     return disk

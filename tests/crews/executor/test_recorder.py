@@ -31,18 +31,6 @@ BEGINNING_OF_NEXT = 4
 the start."""
 
 
-async def test_kickoff_refused_by_a_full_disk_spends_no_key(
-    disk: Disk, daemon: CrewsDaemon
-) -> None:
-    disk.refusing = True
-    with pytest.raises(Unavailable, match="disk is full"):
-        await daemon.kickoff(key="k", body={"a": 1})
-    disk.refusing = False
-    assert await daemon.store.unfinished() == []
-    kickoff_id = await daemon.kickoff(key="k", body={"a": 2})
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
 @pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
 async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     disk: Disk, daemon: CrewsDaemon, refused: int
@@ -56,18 +44,6 @@ async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     assert disk.refused == 3
     assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
     assert await daemon.story(kickoff_id) == STORY
-
-
-async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok")
-    await daemon.gate.reaches(1)
-    disk.refusing = True
-    daemon.gate.open()
-    await disk.has_refused(3)
-    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
-    assert (await daemon.story(kickoff_id))[-1] == "tool_usage_started"
-    disk.refusing = False
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_execution_that_waits_for_the_disk_is_stopped(
