@@ -173,29 +173,23 @@ def installed(request: pytest.FixtureRequest, path: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_executions_events_and_deliveries_of_version_1_are_read(
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=25)])
+def test_executions_events_and_deliveries_of_version_1_are_read_and_count(
     open_store: Callable[..., StoreDatabase],
 ) -> None:
     store = open_store()
 
     assert unfinished(store) == [ID]
     assert [each.type for each in events(store, ID)] == ["queued"]
+    with pytest.raises(TooLarge, match="webhook calls"):  # 22 bytes wait
+        queue(store, ID, NewDelivery(TASK, b"1234", NOW))
+    queue(store, ID, NewDelivery(TASK, b"123", NOW))
     assert bodies(store) == [b"at once"]
     found = {each.body: each for each in store.outbox.due(NOW + 2 * SECOND, 10)}
     assert list(found) == [b"at once", b"failed"]
     assert (found[b"failed"].due_since, found[b"failed"].attempts) == (NOW + 2 * SECOND, 1)
     store.outbox.remove(found[b"failed"].id)
     assert bodies(store) == [b"behind it", b"at once"]
-
-
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=25)])
-def test_pending_bytes_of_version_1_count(open_store: Callable[..., StoreDatabase]) -> None:
-    store = open_store()  # "failed", "behind it" and "at once" are 22 bytes
-
-    with pytest.raises(TooLarge, match="webhook calls"):
-        queue(store, ID, NewDelivery(TASK, b"1234", NOW))
-    queue(store, ID, NewDelivery(TASK, b"123", NOW))
 
 
 @pytest.mark.usefixtures("installed")

@@ -71,7 +71,7 @@ LONG = 1000.0
 """Seconds of a grace that no test waits for."""
 
 
-async def test_result_is_readable_and_stands_while_the_worker_has_its_grace(
+async def test_result_stands_while_the_worker_has_its_grace_which_ends_with_the_daemon(
     start_daemon: StartDaemon,
 ) -> None:
     daemon = await start_daemon(make_crew(grace=LONG))
@@ -83,6 +83,8 @@ async def test_result_is_readable_and_stands_while_the_worker_has_its_grace(
     await trio.sleep(0.2)  # a signal would have ended it by now
     assert len(list((daemon.folder / "runs").iterdir())) == 1
     assert daemon.executor.load() == {"c": CrewLoad(running=1)}
+    with trio.fail_after(5):
+        await daemon.stop()  # by SIGTERM: a message `stop` would find nobody
 
 
 async def test_execution_keeps_its_slot_until_its_worker_has_exited(
@@ -97,17 +99,6 @@ async def test_execution_keeps_its_slot_until_its_worker_has_exited(
     assert "does not end within 0.2 s of its last message, and is killed" in caplog.text
     await daemon.comes_to_rest()
     assert list((daemon.folder / "runs").iterdir()) == []
-
-
-async def test_stopping_daemon_terminates_a_worker_that_lingers_after_its_result(
-    start_daemon: StartDaemon,
-) -> None:
-    """By SIGTERM: a message `stop` would find nobody."""
-    daemon = await start_daemon(make_crew(grace=LONG))
-    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
-    await daemon.end_of(kickoff_id)
-    with trio.fail_after(5):
-        await daemon.stop()
 
 
 @pytest.mark.parametrize("in_order", [True, False])
