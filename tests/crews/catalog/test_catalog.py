@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -167,36 +166,24 @@ def test_problem_text_is_printable_whatever_the_file_is_called(
 # --- what two cannot both have -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("second", "key", "fault"),
-    [
-        (
-            {"name": "a", "users": ["bob"], "bind": "127.0.0.1:1"},
-            "crews[1].name",
-            'is "a", as is that of crews[0]; give one of them another name',
-        ),
-        (
-            {"name": "b", "default": True},
-            'crew "b": default',
-            'is true, and "a" is the default already; leave one of the two',
-        ),
-        (
-            {"name": "b", "bind": "127.0.0.1:8801"},
-            'crew "b": bind',
-            'is where the crew "a" listens already; choose another port',
-        ),
-    ],
-)
-def test_second_crew_of_a_name_default_or_bind_is_broken(
-    second: dict[str, Any], key: str, fault: str
-) -> None:
-    first = command("a", users=["anna"], default=True, bind="127.0.0.1:8801")
-    catalog = read(first, command(**second))
-    (broken,) = catalog.broken
-    assert told(broken) == {key: fault}
-    assert broken.name == (None if second["name"] == "a" else "b")
-    assert (catalog.default, catalog.users()["a"]) == ("a", ("anna",))
-    assert catalog.binds() == {"a": Bind("127.0.0.1", 8801)}
+def test_second_crew_of_a_name_is_broken() -> None:
+    catalog = read(command("a", users=["anna"]), command("a", users=["bob"], bind="127.0.0.1:1"))
+    (second,) = catalog.broken
+    assert told(second) == {
+        "crews[1].name": 'is "a", as is that of crews[0]; give one of them another name'
+    }
+    assert second.name is None
+    assert catalog.users() == {"a": ("anna",)}
+    assert catalog.binds() == {}
+
+
+def test_second_default_crew_is_broken() -> None:
+    catalog = read(command("a"), command("b", default=True), command("c", default=True))
+    assert catalog.default == "b"
+    (third,) = catalog.broken
+    assert told(third) == {
+        'crew "c": default': 'is true, and "b" is the default already; leave one of the two'
+    }
 
 
 @pytest.mark.parametrize(
@@ -215,3 +202,12 @@ def test_bind_at_the_daemons_own_address_is_broken(server: str, own: str) -> Non
     (crew,) = read(command("a", bind=own), server={"bind": server}).broken
     assert "(server.bind) listens already" in told(crew)['crew "a": bind']
     assert (crew.name, crew.bind) == ("a", None)
+
+
+def test_second_crew_of_a_bind_is_broken() -> None:
+    catalog = read(*(command(name, bind="127.0.0.1:8801") for name in "ab"))
+    assert catalog.binds() == {"a": Bind("127.0.0.1", 8801)}
+    (second,) = catalog.broken
+    assert told(second) == {
+        'crew "b": bind': 'is where the crew "a" listens already; choose another port'
+    }
