@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 MESSAGES: dict[str, Any] = {
@@ -52,7 +51,7 @@ def send_message(message: dict[str, Any]) -> None:
     send(json.dumps(message) + "\n")
 
 
-def run_step(word: str, rest: str) -> None:  # noqa: PLR0912, PLR0915 - a branch a step
+def run_step(word: str, rest: str) -> None:  # noqa: PLR0912 - a branch a step
     if word in MESSAGES:
         return send_message(MESSAGES[word](rest))
     match word:
@@ -64,10 +63,6 @@ def run_step(word: str, rest: str) -> None:  # noqa: PLR0912, PLR0915 - a branch
                 sys.exit("stopped")
             if word == "echo":
                 send_message(MESSAGES["log"](json.dumps(message)))
-        case "stopped":
-            while receive()["type"] != "stop":
-                pass
-            sys.exit(0)
         case "raw":
             send(f"{rest}\n")
         case "part":
@@ -92,9 +87,6 @@ def run_step(word: str, rest: str) -> None:  # noqa: PLR0912, PLR0915 - a branch
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         case "fork" | "stray":
             fork_child(stray=word == "stray")
-        case "file":
-            Path("left").mkdir()
-            Path("left", "behind").touch()
         case "close":
             READER.close()
             CONNECTION.close()

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import trio
@@ -27,7 +26,6 @@ Step = str | dict[str, Any]
 | `note X`, `log TEXT`, `result TEXT`, `failed TEXT` | send this message |
 | `call X` | call the tool X without arguments; the call's id is X |
 | `hear` | receive a message; at `stop` or end of file exit with 1 |
-| `stopped` | receive until `stop` or end of file, then exit with 0 |
 | `raw TEXT`, `part TEXT` | send the text with a newline, without one |
 | `endless` | send more than the longest line, without a newline |
 | `flood N` | send N messages of 60 000 characters |
@@ -35,7 +33,6 @@ Step = str | dict[str, Any]
 | `sleep S`, `hang` | do nothing for S seconds, for ever |
 | `deaf` | ignore SIGTERM from now on |
 | `fork`, `stray` | fork a child that keeps all descriptors, in the same session, in a new one |
-| `file` | leave a file in the working folder |
 | `close` | close the connection to the daemon |
 | `fill` | use more memory than the limit |
 | `signal N`, `exit N` | send itself the signal, exit with the code |
@@ -65,7 +62,7 @@ class Fork:
 class FakeWorker:
     """A fake worker process. `waitstatus` is as of waitpid(2); None while it runs."""
 
-    def __init__(self, pid: int, execution: str, folder: Path, descriptors: Sequence[int]) -> None:
+    def __init__(self, pid: int, execution: str, descriptors: Sequence[int]) -> None:
         """`descriptors` are connection, standard output and error; the worker owns them."""
         self.pid = pid
         self.execution = execution
@@ -78,7 +75,6 @@ class FakeWorker:
         self.step: Step = ""
         self.changed = trio.Event()
         """Set, and replaced, at each new step and each signal."""
-        self._folder = folder
         self._descriptors = list(descriptors)
         self._socket: trio.socket.SocketType | None = None
         self._received = bytearray()
@@ -183,10 +179,6 @@ class FakeWorker:
             case "hear":
                 if (await self._receive())["type"] == "stop":
                     raise _Exit(1, "stopped")
-            case "stopped":
-                while (await self._receive())["type"] != "stop":
-                    pass
-                raise _Exit(0)
             case "raw":
                 await self._send(f"{rest}\n".encode())
             case "part":
@@ -209,9 +201,6 @@ class FakeWorker:
             case "fork" | "stray":
                 held = [each for each in self._descriptors if each >= 0]
                 self.forks.append(Fork(held, stray=word == "stray"))
-            case "file":
-                (self._folder / "left").mkdir()
-                (self._folder / "left" / "behind").touch()
             case "close":
                 self._close_socket()
             case "signal":

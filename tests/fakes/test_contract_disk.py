@@ -8,27 +8,22 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
-from pydantic import SecretBytes
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import UnusableStore
-from smartlinkd.store.file import open_file
-from smartlinkd.store.model import NewExecution, Retention, StoreLimits
+from smartlinkd.store.model import IdempotencyKey, NewExecution, StoreLimits
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
+from tests.store.calls import KEY, make_store, new, note_connections
 
-KEY = SecretBytes(b"k" * 32)
 PATIENCE = 1.0
 """Seconds that SQLite waits for a lock here."""
 
@@ -52,14 +47,8 @@ class Real:
 
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         self.path = path
-        self._opened: list[sqlite3.Connection] = []
+        self._opened = note_connections(patch)
         self._held = ExitStack()
-
-        def opening(path: Path, **options: Any) -> sqlite3.Connection:
-            self._opened.append(open_file(path, **options))
-            return self._opened[-1]
-
-        patch.setattr(file_module, "open_file", opening)
 
     def fill(self) -> None:
         (pages,) = self._opened[-1].execute("PRAGMA page_count").fetchone()
@@ -86,13 +75,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     fake = request.param == "fake"
     path = tmp_path / "journal.db"
     kind: type[Fake | Real] = Fake if fake else Real
-    journal = Store(
-        path,
-        key=KEY,
-        retention=Retention(timedelta(days=1), 1000),
-        limits=StoreLimits(busy_timeout_s=PATIENCE),
-        synchronous="OFF",
-    )
+    journal = make_store(path, limits=StoreLimits(busy_timeout_s=PATIENCE))
 
     async def main(scenario: Callable[[Store, Any], Any]) -> None:
         disk = kind(path, monkeypatch)
@@ -107,9 +90,9 @@ def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return run
 
 
-def new() -> NewExecution:
+def large() -> NewExecution:
     """Return an execution that needs a page of its own in the file."""
-    return NewExecution(str(uuid4()), "c", "", datetime.now(UTC), {"x": "y" * 100_000})
+    return new(inputs={"x": "y" * 100_000})
 
 
 @pytest.mark.parametrize(
@@ -119,15 +102,19 @@ def test_failed_write_changes_nothing_and_next_one_succeeds(
     play: Play, fault: str, why: str
 ) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
-        before = new()
+        before = large()
         await journal.create(before, idempotency=None)
         getattr(disk, fault)()
-        with pytest.raises(Unavailable, match=f"could not be used: {why}; nothing was changed"):
-            await journal.create(new(), idempotency=None)
+        unused = IdempotencyKey("k", {})
+        refusal = f"could not be used: {why}; nothing was changed"
+        with pytest.raises(Unavailable, match=refusal) as refused:
+            await journal.create(large(), idempotency=unused)
+        assert str(disk.path) not in str(refused.value)  # clients read the message
+        assert refused.value.retry_after > 0
         assert [each.id for each in await journal.unfinished()] == [before.id]  # reading works
         disk.heal()
-        after = new()
-        await journal.create(after, idempotency=None)
+        after = large()
+        assert (await journal.create(after, idempotency=unused)).is_new
         assert [each.id for each in await journal.unfinished()] == [before.id, after.id]
 
     play(scenario)
@@ -139,7 +126,7 @@ def test_write_waits_for_lock_released_in_time(play: Play) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_heal_later, disk)
-            assert (await journal.create(new(), idempotency=None)).is_new
+            assert (await journal.create(large(), idempotency=None)).is_new
         assert trio.current_time() - began >= PATIENCE / 3
 
     play(scenario)
@@ -155,7 +142,7 @@ def test_cancelled_write_ends_before_the_next_call(play: Play) -> None:
         disk.lock()
         began = trio.current_time()
         with trio.move_on_after(PATIENCE / 3):
-            await journal.create(new(), idempotency=None)
+            await journal.create(large(), idempotency=None)
         await journal.unfinished()  # runs after the cancelled call has ended
         assert trio.current_time() - began >= PATIENCE * 0.9
         disk.heal()

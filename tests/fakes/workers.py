@@ -197,7 +197,7 @@ class Reaper:
 
     async def _follow(self) -> None:
         worker = self.worker = FakeWorker(
-            self._machine.next_pid(), self.execution, self._folder, self._descriptors
+            self._machine.next_pid(), self.execution, self._descriptors
         )
         if (script := self._machine.scripts.get(Path(self.command[0]))) is not None:
             worker.run_instead(*script)

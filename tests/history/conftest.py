@@ -12,7 +12,7 @@ import trio
 
 from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.history.actor import History
-from smartlinkd.history.model import HistoryLimits, HistoryRetention
+from smartlinkd.history.model import ALL, Filters, HistoryLimits, HistoryRetention
 from smartlinkd.marketplace.products import ProductData
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -60,6 +60,10 @@ class RunningHistory:
                 short_link=short, long_link=f"{short}?long", product=product
             )
         self.history.keep(ConversionRequest(links, sub_ids, None, client=client), answer)
+
+    async def links(self, filters: Filters = ALL) -> list[str]:
+        """Return the submitted links, newest first."""
+        return [entry.link for entry in await self.history.page(filters, limit=1000)]
 
 
 Open = Callable[..., AbstractAsyncContextManager[RunningHistory]]

@@ -21,12 +21,8 @@ SHIRT = "https://shopee.vn/product/7/41"
 LAMP = "https://shopee.vn/product/7/42"
 
 
-async def links(running: RunningHistory, filters: Filters = ALL) -> list[str]:
-    return [entry.link for entry in await running.history.page(filters, limit=1000)]
-
-
 async def found(running: RunningHistory, query: str = "", *, sub_id: str = "") -> list[str]:
-    return await links(running, Filters(query, sub_id))
+    return await running.links(Filters(query, sub_id))
 
 
 # Keeping
@@ -43,7 +39,7 @@ async def test_half_character_in_link_is_kept_as_replacement_character(
     running: RunningHistory,
 ) -> None:
     running.convert(f"\ud83d {SHIRT}")
-    assert await links(running) == [f"\ufffd {SHIRT}"]
+    assert await running.links() == [f"\ufffd {SHIRT}"]
 
 
 async def test_commission_beyond_64_bits_is_kept_and_not_summed(running: RunningHistory) -> None:
@@ -51,7 +47,7 @@ async def test_commission_beyond_64_bits_is_kept_and_not_summed(running: Running
     running.convert(LAMP, name="b", commission=3)
     (day,) = await running.history.days(ALL)
     assert (day.links, day.commission) == (2, 3)
-    assert len(await links(running)) == 2
+    assert len(await running.links()) == 2
 
 
 async def test_entries_are_on_disk_without_anybody_reading(
@@ -76,7 +72,7 @@ async def test_entries_survive_end_and_start_in_a_file_of_their_owner_alone(
         running.convert(SHIRT)
     async with open_history() as running:
         running.convert(LAMP)
-        assert await links(running) == [LAMP, SHIRT]
+        assert await running.links() == [LAMP, SHIRT]
     assert (await trio.Path(path).stat()).st_mode & 0o777 == 0o600
 
 
@@ -176,11 +172,11 @@ async def test_times_bound_what_is_found(running: RunningHistory) -> None:
         running.clock.advance(days=1)
     since, until = milliseconds(moments[1]), milliseconds(moments[3])
     for query in ("", "lamp", "la"):
-        inside = await links(running, Filters(query, since_ms=since, until_ms=until))
+        inside = await running.links(Filters(query, since_ms=since, until_ms=until))
         assert [link[-1] for link in inside] == ["2", "1"]
-        later = await links(running, Filters(query, since_ms=since + 1))
+        later = await running.links(Filters(query, since_ms=since + 1))
         assert [link[-1] for link in later] == ["3", "2"]
-        assert await links(running, Filters(query, until_ms=0)) == []
+        assert await running.links(Filters(query, until_ms=0)) == []
 
 
 async def test_times_are_compared_also_after_clock_was_set_back(running: RunningHistory) -> None:
@@ -190,8 +186,8 @@ async def test_times_are_compared_also_after_clock_was_set_back(running: Running
     running.clock.advance(days=10)
     running.convert(f"{SHIRT}0")
     since = milliseconds(running.clock.now)
-    assert await links(running, Filters(since_ms=since)) == [f"{SHIRT}0", SHIRT]
-    assert await links(running, Filters(until_ms=since)) == [LAMP]
+    assert await running.links(Filters(since_ms=since)) == [f"{SHIRT}0", SHIRT]
+    assert await running.links(Filters(until_ms=since)) == [LAMP]
 
 
 async def test_days_are_summed_by_the_clock_that_is_given(running: RunningHistory) -> None:
@@ -223,7 +219,7 @@ async def test_what_fits_the_filters_is_deleted(running: RunningHistory) -> None
         )
     assert await running.history.delete(Filters("odd")) == 600
     assert await found(running, "odd") == []
-    assert len(await links(running)) == 600
+    assert len(await running.links()) == 600
     assert await running.history.delete(Filters("odd")) == 0
 
 
@@ -231,7 +227,7 @@ async def test_all_are_deleted_also_those_that_wait_to_be_written(open_history: 
     async with open_history(limits=HistoryLimits(gather_s=60)) as running:
         running.convert(SHIRT, name="shirt")
         assert await running.history.delete(ALL) == 1
-        assert await links(running) == []
+        assert await running.links() == []
         running.convert(LAMP, name="lamp")
         assert await found(running, "shirt") == []
         assert await found(running, "lamp") == [LAMP]
@@ -242,7 +238,7 @@ async def test_all_are_deleted_also_those_that_wait_to_be_written(open_history: 
 
 async def forgets(running: RunningHistory, wanted: list[str]) -> None:
     with trio.fail_after(20):
-        while await links(running) != wanted:  # noqa: ASYNC110 - nobody tells
+        while await running.links() != wanted:  # noqa: ASYNC110 - nobody tells
             await trio.sleep(0.01)
 
 
@@ -261,11 +257,11 @@ async def test_retention_of_no_days_keeps_nothing_and_empties_the_file(
     running: RunningHistory,
 ) -> None:
     running.convert(SHIRT)
-    assert await links(running) == [SHIRT]
+    assert await running.links() == [SHIRT]
     running.retain(days=0)
     await forgets(running, [])
     running.convert(LAMP)
-    assert await links(running) == []
+    assert await running.links() == []
     running.retain()
     running.convert(LAMP)
-    assert await links(running) == [LAMP]
+    assert await running.links() == [LAMP]

@@ -30,10 +30,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-async def links(running: RunningHistory) -> list[str]:
-    return [entry.link for entry in await running.history.page(ALL, limit=1000)]
-
-
 def write(path: Path, given: bytes) -> None:
     path.write_bytes(given)
 
@@ -66,7 +62,7 @@ async def test_full_disk_loses_what_memory_does_not_hold(
         await said(caplog, "its disk is full")
         (disk / "filler").unlink()
         await said(caplog, "is written again; 15 entries were lost")
-        assert await links(running) == [f"{LAMP}{number}" for number in range(9, -1, -1)]
+        assert await running.links() == [f"{LAMP}{number}" for number in range(9, -1, -1)]
 
 
 async def test_end_with_full_disk_is_in_order_and_counts_what_is_lost(
@@ -82,14 +78,14 @@ async def test_reader_of_locked_file_is_refused_and_the_next_is_served(
     running: RunningHistory, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     running.convert(SHIRT)
-    assert await links(running) == [SHIRT]
+    assert await running.links() == [SHIRT]
     with closing(sqlite3.connect(path, isolation_level=None)) as other_program:
         other_program.execute("BEGIN IMMEDIATE")
         running.convert(LAMP)
         await said(caplog, "another program holds it locked")
         with pytest.raises(Unavailable, match="another program holds it locked"):
             await running.history.delete(ALL)
-    assert await links(running) == [LAMP, SHIRT]
+    assert await running.links() == [LAMP, SHIRT]
 
 
 async def test_damaged_file_is_set_aside_at_start(
@@ -100,7 +96,7 @@ async def test_damaged_file_is_set_aside_at_start(
         running.convert(SHIRT)
         await said(caplog, "is history.sqlite.damaged now, and the history begins anew")
         await said(caplog, "is written again")
-        assert await links(running) == [SHIRT]
+        assert await running.links() == [SHIRT]
     aside = content(path.with_name("history.sqlite.damaged"))
     assert aside.startswith(b"this is no database")
 
@@ -110,13 +106,13 @@ async def test_damage_that_shows_while_it_runs_sets_the_file_aside(
 ) -> None:
     async with open_history() as running:
         running.convert(*(f"{LAMP}{number}" for number in range(500)))
-        await links(running)
+        await running.links()
     damage(path)
     damaged = content(path)
     async with open_history() as running:
         running.convert(SHIRT)
         await said(caplog, "is history.sqlite.damaged now, and the history begins anew")
-        assert await links(running) == [SHIRT]
+        assert await running.links() == [SHIRT]
     assert len(content(path.with_name("history.sqlite.damaged"))) == len(damaged)
 
 
@@ -133,7 +129,7 @@ async def test_newer_file_is_left_alone_and_the_history_is_off(
         with pytest.raises(
             Unavailable, match=r"install that one again, or move history\.sqlite away"
         ):
-            await links(running)
+            await running.links()
     assert content(path) == before
     assert content(path.with_name("history.sqlite.damaged")) == b""
 
@@ -151,17 +147,17 @@ async def test_file_that_cannot_be_opened_is_refused_with_the_reason(
     async with open_history() as running:
         running.convert(SHIRT)
         with pytest.raises(Unavailable, match=r"history cannot be used: its? \w+"):
-            await links(running)
+            await running.links()
 
 
 async def test_retention_is_taken_while_the_disk_is_full(open_history: Open, disk: Path) -> None:
     async with open_history(file=disk / "history.sqlite") as running:
         running.convert(SHIRT)
-        assert await links(running) == [SHIRT]
+        assert await running.links() == [SHIRT]
         fill(disk / "filler")
         running.history.set_retention(HistoryRetention(running.clock.now - running.clock.now, 1, 1))
         running.convert(LAMP)
         (disk / "filler").unlink()
         with trio.fail_after(10):
-            while await links(running):  # noqa: ASYNC110 - nobody tells
+            while await running.links():  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.01)

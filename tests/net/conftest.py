@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.net.receivers import behave, open_receiver, receiver
+from tests.net.receivers import open_receiver, receiver
 
-__all__ = ["behave", "open_receiver", "receiver"]  # fixtures
+__all__ = ["open_receiver", "receiver"]  # fixtures

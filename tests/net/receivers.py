@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 
 import pytest
 import trio
 
-from tests.fakes.internet import Receiver, answer, hang, reset
-
-
-@pytest.fixture
-def behave() -> SimpleNamespace:
-    """The behaviours by name."""
-    return SimpleNamespace(answer=answer, hang=hang, reset=reset)
+from tests.fakes.internet import Receiver
 
 
 @pytest.fixture

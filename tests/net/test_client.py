@@ -13,6 +13,7 @@ import trio.testing
 
 from smartlinkd import __version__
 from smartlinkd.net.client import HttpClient, NoAnswer, Reply
+from tests.fakes.internet import answer, hang
 
 URL = "https://shop.example/secret-path?secret=1"
 MANY = 150
@@ -114,8 +115,8 @@ async def test_deadline_bounds_the_whole_answer(autojump_clock: trio.testing.Moc
     assert trio.current_time() == pytest.approx(5, abs=0.01)
 
 
-async def test_calls_at_once_wait_for_no_connection(receiver: Any, behave: Any) -> None:
-    receiver.usual = behave.hang
+async def test_calls_at_once_wait_for_no_connection(receiver: Any) -> None:
+    receiver.usual = hang
     async with HttpClient() as client, trio.open_nursery() as asking:
         get = partial(client.request, "GET", receiver.url(), deadline=60, max_body=1)
         for _ in range(MANY):
@@ -160,8 +161,8 @@ async def test_broken_connection_raises_no_answer_without_details(error: httpx.H
     assert str(caught.value) == type(error).__name__
 
 
-async def test_connection_of_a_redirect_is_used_again(receiver: Any, behave: Any) -> None:
-    receiver.usual = behave.answer(302, Location="/next")
+async def test_connection_of_a_redirect_is_used_again(receiver: Any) -> None:
+    receiver.usual = answer(302, Location="/next")
     async with HttpClient() as client:
         for _ in range(2):
             reply = await client.request("GET", receiver.url(), deadline=5, max_body=10)

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.file import open_file
-from smartlinkd.store.model import NewExecution, Retention, Status, StoreLimits
-from tests.store.calls import record
-
-Connections = list[sqlite3.Connection]
-
-KEY = SecretBytes(b"k" * 32)
-NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
-
-
-@pytest.fixture
-def now() -> datetime:
-    """The time of everything for which a test gives no other time."""
-    return NOW
+from smartlinkd.store.model import StoreLimits
+from tests.store.calls import KEY, NOW, Connections, make_store, note_connections
 
 
 @pytest.fixture
@@ -48,14 +31,7 @@ def store_limits() -> StoreLimits:
 @pytest.fixture(autouse=True)
 def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
     """The connections of opened stores, for tests that watch them or limit their disk."""
-    opened: Connections = []
-
-    def opening(path: Path, **options: Any) -> sqlite3.Connection:
-        opened.append(open_file(path, **options))
-        return opened[-1]
-
-    monkeypatch.setattr(file_module, "open_file", opening)
-    return opened
+    return note_connections(monkeypatch)
 
 
 @pytest.fixture
@@ -76,43 +52,6 @@ def store(open_store: Callable[..., StoreDatabase]) -> StoreDatabase:
 
 
 @pytest.fixture
-def new() -> Callable[..., NewExecution]:
-    """Return a function that makes an execution with a new id."""
-
-    def make(**different: object) -> NewExecution:
-        usual = {
-            "id": str(uuid4()),
-            "crew": "deal-post",
-            "owner": "",
-            "created_at": NOW,
-            "inputs": {"topic": "tea"},
-        }
-        return NewExecution(**(usual | different))  # type: ignore[arg-type]
-
-    return make
-
-
-@pytest.fixture
-def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[..., str]:
-    """Return a function that creates an execution in the store and returns its id."""
-
-    def make(**different: object) -> str:
-        return store.executions.create(new(**different)).id
-
-    return make
-
-
-@pytest.fixture
-def finish(store: StoreDatabase) -> Callable[..., None]:
-    """Return a function that ends an execution, `later` after now."""
-
-    def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
-        record(store, execution_id, status=Status.COMPLETED, result="done", finished_at=NOW + later)
-
-    return end
-
-
-@pytest.fixture
 def wall() -> SimpleNamespace:
     """The wall clock: `wall.now`."""
     return SimpleNamespace(now=NOW)
@@ -129,14 +68,11 @@ def handle(
     path: Path, wall: SimpleNamespace, store_limits: StoreLimits, disk_notices: list[bool]
 ) -> Store:
     """The store's actor, not running."""
-    return Store(
+    return make_store(
         path,
-        key=KEY,
-        retention=Retention(age=timedelta(days=30), count=1000),
         limits=store_limits,
         wall=lambda: wall.now,
         on_disk_full_changed=disk_notices.append,
-        synchronous="OFF",
     )
 
 

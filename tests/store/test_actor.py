@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,9 +26,8 @@ from smartlinkd.store.model import (
 )
 from smartlinkd.supervision.actor import ActorRestarting
 from tests.every_step.strike import Strike
+from tests.store.calls import new
 from tests.supervision.conftest import note
-
-New = Callable[..., NewExecution]
 
 TARGET = WebhookTarget("crew", "https://a.example")
 KEY = IdempotencyKey("k", {})
@@ -64,7 +63,7 @@ async def is_complete(journal: Store, given: NewExecution) -> bool:
     return True
 
 
-async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store, new: New) -> None:
+async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store) -> None:
     seen = set()
     for step in range(STEPS):
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
@@ -79,7 +78,7 @@ async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store, 
 
 
 async def test_actor_cancelled_at_any_step_closes_its_file_and_keeps_answered_writes(
-    handle: Store, new: New, path: Path
+    handle: Store, path: Path
 ) -> None:
     for step in range(STEPS):
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
@@ -129,7 +128,7 @@ def open_files(path: Path) -> list[str]:
 
 
 async def test_damaged_file_ends_the_actor_and_the_call_is_unavailable(
-    handle: Store, new: New, path: Path
+    handle: Store, path: Path
 ) -> None:
     given = new(webhooks=(TARGET,))
     answers: list[object] = []
@@ -149,7 +148,7 @@ async def test_damaged_file_ends_the_actor_and_the_call_is_unavailable(
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
 async def test_old_executions_are_pruned_periodically(
-    journal: Store, new: New, wall: SimpleNamespace, caplog: pytest.LogCaptureFixture
+    journal: Store, wall: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     given = new()

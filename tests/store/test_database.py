@@ -23,11 +23,9 @@ from smartlinkd.store.model import (
     Status,
     StoreLimits,
 )
-from tests.store.calls import record, unfinished
-from tests.store.conftest import Connections
+from tests.store.calls import Connections, new, record, unfinished
 from tests.supervision.conftest import note
 
-New = Callable[..., NewExecution]
 Question = Callable[[StoreDatabase], object]
 
 
@@ -56,7 +54,7 @@ def commits(connection: sqlite3.Connection) -> list[str]:
 
 
 def test_concurrent_writes_share_a_transaction_in_order(
-    store: StoreDatabase, connections: Connections, new: New
+    store: StoreDatabase, connections: Connections
 ) -> None:
     first, second = new(), new()
     seen = commits(connections[0])
@@ -78,7 +76,7 @@ def test_concurrent_writes_share_a_transaction_in_order(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(chars_together=300)])
-def test_large_reads_are_not_batched(store: StoreDatabase, new: New) -> None:
+def test_large_reads_are_not_batched(store: StoreDatabase) -> None:
     given = new(inputs={"topic": "x" * 200})
     store.executions.create(given)
 
@@ -88,7 +86,7 @@ def test_large_reads_are_not_batched(store: StoreDatabase, new: New) -> None:
 
 
 def test_refused_write_in_a_batch_leaves_the_others(
-    store: StoreDatabase, connections: Connections, new: New
+    store: StoreDatabase, connections: Connections
 ) -> None:
     over = new()
     store.executions.create(over)
@@ -102,7 +100,7 @@ def test_refused_write_in_a_batch_leaves_the_others(
 
 
 def test_batch_that_fails_at_its_commit_changes_nothing(
-    store: StoreDatabase, connections: Connections, new: New
+    store: StoreDatabase, connections: Connections
 ) -> None:
     given = new()
     store.executions.create(given)
@@ -137,7 +135,7 @@ async def ask_together(journal: Store, *questions: Awaitable[object]) -> list[ob
 
 
 async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
-    connections: Connections, journal: Store, new: New
+    connections: Connections, journal: Store
 ) -> None:
     given, large = new(), new(inputs={"x": "y" * 100_000})
     await journal.create(given, idempotency=None)
@@ -158,7 +156,7 @@ async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
     assert await journal.execution(large.id) is None
 
 
-async def test_batch_on_a_moved_file_is_refused(path: Path, journal: Store, new: New) -> None:
+async def test_batch_on_a_moved_file_is_refused(path: Path, journal: Store) -> None:
     path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename does not block
     refused = await ask_together(
         journal, *(journal.create(new(), idempotency=None) for _ in range(3))

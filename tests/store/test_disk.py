@@ -1,5 +1,4 @@
-"""A full, locked or broken disk: the caller gets an error, nothing changes, and later calls
-work."""
+"""A moved, read-only or broken file: the caller gets an error, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,38 +11,12 @@ import pytest
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.model import IdempotencyKey, NewExecution
-from tests.store.calls import unfinished
-from tests.store.conftest import Connections
-
-New = Callable[..., NewExecution]
-
-
-def test_create_on_a_full_disk_is_refused_and_changes_nothing(
-    connections: Connections, store: StoreDatabase, new: New, path: Path
-) -> None:
-    key = IdempotencyKey("k", {})
-    given = new(inputs={"x": "y" * 100_000})
-    (connection,) = connections
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
-
-    with pytest.raises(Unavailable, match="its disk is full; nothing was changed") as refusal:
-        store.executions.create(given, key)
-
-    assert str(path) not in str(refusal.value)  # clients read the message
-    assert refusal.value.retry_after > 0
-    assert store.executions.read(given.id) is None
-    assert store.executions.unfinished() == []
-    connection.execute("PRAGMA max_page_count = 1000000").fetchone()
-    assert store.executions.create(given, key).is_new
-    assert store.executions.read(given.id) is not None
+from tests.store.calls import Connections, new, unfinished
 
 
 @pytest.mark.parametrize("another", [False, True], ids=["away", "another"])
 def test_write_to_a_moved_file_is_refused(
     store: StoreDatabase,
-    new: New,
     path: Path,
     open_store: Callable[..., StoreDatabase],
     another: bool,
@@ -65,9 +38,7 @@ def test_write_to_a_moved_file_is_refused(
     assert unfinished(open_store()) == [before.id, after.id]
 
 
-def test_read_only_disk_is_unavailable(
-    connections: Connections, store: StoreDatabase, new: New
-) -> None:
+def test_read_only_disk_is_unavailable(connections: Connections, store: StoreDatabase) -> None:
     given = new()
     connections[0].execute("PRAGMA query_only = ON")
 

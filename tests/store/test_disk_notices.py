@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -22,13 +21,12 @@ from smartlinkd.store.model import (
     Change,
     ExecutionUpdate,
     IdempotencyKey,
-    NewExecution,
     Status,
     StoreLimits,
 )
 from smartlinkd.store.sqlite import ROOM, has_room
+from tests.store.calls import new
 
-New = Callable[..., NewExecution]
 PATIENCE = 10.0
 QUICK = StoreLimits(disk_look_s=0.01)
 
@@ -69,7 +67,6 @@ async def test_create_is_refused_on_a_nearly_full_disk_which_is_reported_once(
     *,
     journal: Store,
     disk: FakeDisk,
-    new: New,
     disk_notices: list[bool],
     caplog: pytest.LogCaptureFixture,
     free: int,
@@ -90,7 +87,7 @@ async def test_create_is_refused_on_a_nearly_full_disk_which_is_reported_once(
 
 
 async def test_end_of_an_execution_alone_is_recorded_on_a_nearly_full_disk(
-    journal: Store, disk: FakeDisk, new: New, disk_notices: list[bool]
+    journal: Store, disk: FakeDisk, disk_notices: list[bool]
 ) -> None:
     """The last room is for the deletion of old ones."""
     waiting = await journal.create(new(), idempotency=None)
@@ -125,7 +122,7 @@ def test_disk_without_inode_counts_has_room(disk: FakeDisk, tmp_path: Path) -> N
 
 
 async def test_old_executions_are_pruned_at_once_on_a_full_disk(
-    journal: Store, disk: FakeDisk, new: New, wall: SimpleNamespace, disk_notices: list[bool]
+    journal: Store, disk: FakeDisk, wall: SimpleNamespace, disk_notices: list[bool]
 ) -> None:
     """Pruning frees space before its next round."""
     old = await journal.create(new(), idempotency=None)
@@ -144,7 +141,6 @@ async def test_old_executions_are_pruned_at_once_on_a_full_disk(
 async def test_free_space_that_cannot_be_written_to_is_not_reported(
     journal: Store,
     disk: FakeDisk,
-    new: New,
     disk_notices: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

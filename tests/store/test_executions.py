@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,20 +19,14 @@ from smartlinkd.store.model import (
     ExecutionEvent,
     ExecutionState,
     NewEvent,
-    NewExecution,
     Status,
     TaskRecord,
     WebhookTarget,
 )
-from tests.store.calls import events, known, record, unfinished
-
-Create = Callable[..., str]
-New = Callable[..., NewExecution]
+from tests.store.calls import NOW, create, events, known, new, record, unfinished
 
 
-def test_created_execution_is_read_as_it_was_given(
-    store: StoreDatabase, new: New, now: datetime
-) -> None:
+def test_created_execution_is_read_as_it_was_given(store: StoreDatabase) -> None:
     inputs: dict[str, JsonValue] = {
         "n": 1,
         "f": 0.1,
@@ -65,19 +58,17 @@ def test_created_execution_is_read_as_it_was_given(
         tasks=(),
         total_tasks=None,
         last_step=None,
-        created_at=now,
+        created_at=NOW,
         started_at=None,
         finished_at=None,
         sequence=1,
     )
 
 
-def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id = create()
+def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(store: StoreDatabase) -> None:
+    execution_id = create(store)
     before = known(store, execution_id)
-    later = now + timedelta(seconds=2)
+    later = NOW + timedelta(seconds=2)
     record(store, execution_id, status=Status.RUNNING, started_at=later)
     record(
         store,
@@ -107,10 +98,8 @@ def test_change_is_kept_leaves_the_rest_and_is_cleared_by_none(
     assert known(store, execution_id) == before
 
 
-def test_tasks_are_added_in_their_order_and_dropped_by_another_run(
-    store: StoreDatabase, create: Create
-) -> None:
-    execution_id = create()
+def test_tasks_are_added_in_their_order_and_dropped_by_another_run(store: StoreDatabase) -> None:
+    execution_id = create(store)
     first = TaskRecord("t1", "scout", "Scout", "find", "links", "found", {"n": 1}, 1.5)
     record(store, execution_id, new_tasks=[first])
     record(store, execution_id, new_tasks=[TaskRecord("t2"), TaskRecord("t3")])
@@ -128,17 +117,17 @@ def test_tasks_are_added_in_their_order_and_dropped_by_another_run(
 
 
 def test_events_are_numbered_from_one_without_gaps_and_counted_by_type(
-    store: StoreDatabase, create: Create, now: datetime
+    store: StoreDatabase,
 ) -> None:
-    execution_id, other = create(), create()
-    record(store, execution_id, NewEvent("a", now, {"x": 1}), NewEvent("b", now))
-    record(store, other, NewEvent("a", now))
-    record(store, execution_id, NewEvent("a", now))
+    execution_id, other = create(store), create(store)
+    record(store, execution_id, NewEvent("a", NOW, {"x": 1}), NewEvent("b", NOW))
+    record(store, other, NewEvent("a", NOW))
+    record(store, execution_id, NewEvent("a", NOW))
 
     assert events(store, execution_id) == [
-        ExecutionEvent(1, now, "a", b'{"x":1}', size=7),
-        ExecutionEvent(2, now, "b", b"", size=0),
-        ExecutionEvent(3, now, "a", b"", size=0),
+        ExecutionEvent(1, NOW, "a", b'{"x":1}', size=7),
+        ExecutionEvent(2, NOW, "b", b"", size=0),
+        ExecutionEvent(3, NOW, "a", b"", size=0),
     ]
     assert store.executions.count_events(execution_id, "a") == 2
     assert store.executions.count_events("unknown", "a") == 0
@@ -148,11 +137,9 @@ def test_events_are_numbered_from_one_without_gaps_and_counted_by_type(
     assert events(store, "unknown") == []
 
 
-def test_events_larger_than_an_answer_come_in_several(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id = create()
-    two_fit = NewEvent("a", now, "x" * (EVENT_PART_BYTES * 2 // 5))
+def test_events_larger_than_an_answer_come_in_several(store: StoreDatabase) -> None:
+    execution_id = create(store)
+    two_fit = NewEvent("a", NOW, "x" * (EVENT_PART_BYTES * 2 // 5))
     record(store, execution_id, two_fit, two_fit, two_fit)
 
     assert [event.number for event in events(store, execution_id)] == [1, 2]
@@ -163,11 +150,11 @@ def test_events_larger_than_an_answer_come_in_several(
 @pytest.mark.parametrize("character", ["x", "ố", "😀"])
 @pytest.mark.parametrize("ahead", range(4))
 def test_large_event_comes_in_parts_of_whole_characters(
-    store: StoreDatabase, create: Create, now: datetime, character: str, ahead: int
+    store: StoreDatabase, character: str, ahead: int
 ) -> None:
-    execution_id = create()
+    execution_id = create(store)
     text = "x" * ahead + character * EVENT_PART_BYTES  # the part ends in each byte of a character
-    record(store, execution_id, NewEvent("a", now, text), NewEvent("b", now))
+    record(store, execution_id, NewEvent("a", NOW, text), NewEvent("b", NOW))
 
     parts = events(store, execution_id)
     while not parts[-1].is_last_part:
@@ -181,11 +168,11 @@ def test_large_event_comes_in_parts_of_whole_characters(
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
-    store: StoreDatabase, create: Create, now: datetime, more: int
+    store: StoreDatabase, more: int
 ) -> None:
-    execution_id = create()
+    execution_id = create(store)
     text = "x" * (EVENT_PART_BYTES - len('""') + more)
-    record(store, execution_id, NewEvent("a", now, text))
+    record(store, execution_id, NewEvent("a", NOW, text))
 
     (first,) = events(store, execution_id)
 
@@ -204,31 +191,29 @@ def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
     ],
 )
 def test_ended_execution_never_changes(
-    store: StoreDatabase, create: Create, now: datetime, status: Status, state: ExecutionState
+    store: StoreDatabase, status: Status, state: ExecutionState
 ) -> None:
-    execution_id = create()
-    record(store, execution_id, status=status, finished_at=now)
+    execution_id = create(store)
+    record(store, execution_id, status=status, finished_at=NOW)
     ended = known(store, execution_id)
     assert ended.state is state
 
     with pytest.raises(AlreadyFinished, match=execution_id):
-        record(store, execution_id, NewEvent("late", now), status=Status.RUNNING, result="late")
+        record(store, execution_id, NewEvent("late", NOW), status=Status.RUNNING, result="late")
 
     assert store.executions.read(execution_id) == ended
     assert events(store, execution_id) == []
 
 
-def test_refused_record_changes_nothing(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id = create()
+def test_refused_record_changes_nothing(store: StoreDatabase) -> None:
+    execution_id = create(store)
     before = known(store, execution_id)
 
     with pytest.raises(Invalid, match=r"^task: cannot be kept as JSON"):
         record(
             store,
             execution_id,
-            NewEvent("a", now),
+            NewEvent("a", NOW),
             new_tasks=[TaskRecord("good"), TaskRecord("t", output="\ud800")],
         )
 
@@ -240,16 +225,14 @@ TOO_DEEP: JsonValue = json.loads("[" * 250 + "]" * 250)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "\ud800", {"\udfff": 1}, TOO_DEEP])
-def test_value_that_is_no_json_is_refused_by_name(
-    store: StoreDatabase, new: New, wrong: JsonValue
-) -> None:
+def test_value_that_is_no_json_is_refused_by_name(store: StoreDatabase, wrong: JsonValue) -> None:
     with pytest.raises(Invalid, match=r"^inputs: cannot be kept as JSON.* 200 levels"):
         store.executions.create(new(inputs={"x": wrong}))
 
     assert unfinished(store) == []
 
 
-def test_meta_over_64_kib_is_refused(store: StoreDatabase, new: New) -> None:
+def test_meta_over_64_kib_is_refused(store: StoreDatabase) -> None:
     """Each webhook call sends the meta; 1 MiB would make gigabytes with many tasks."""
     at_most = "x" * (64 * 1024 - 2)  # the quotes add two bytes
     store.executions.create(new(inputs={"x": at_most + "x"}, meta=at_most))
@@ -257,14 +240,14 @@ def test_meta_over_64_kib_is_refused(store: StoreDatabase, new: New) -> None:
         store.executions.create(new(meta=at_most + "x"))
 
 
-def test_value_over_its_limit_is_refused_by_name(store: StoreDatabase, create: Create) -> None:
+def test_value_over_its_limit_is_refused_by_name(store: StoreDatabase) -> None:
     with pytest.raises(TooLarge, match=r"^error: 8388609 bytes, more than the 8388608"):
-        record(store, create(), error="x" * (MAX_VALUE + 1))
+        record(store, create(store), error="x" * (MAX_VALUE + 1))
     with pytest.raises(Invalid, match=r"^result: holds half a character"):
-        record(store, create(), result="\ud800")
+        record(store, create(store), result="\ud800")
 
 
-def test_execution_of_another_crew_or_owner_is_none(store: StoreDatabase, new: New) -> None:
+def test_execution_of_another_crew_or_owner_is_none(store: StoreDatabase) -> None:
     given = new(owner="an")
     store.executions.create(given)
     found = known(store, given.id)

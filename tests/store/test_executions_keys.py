@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from pydantic import JsonValue
@@ -17,11 +16,10 @@ from smartlinkd.store.model import (
     Created,
     ExecutionUpdate,
     IdempotencyKey,
-    NewExecution,
     Status,
 )
+from tests.store.calls import NOW, new
 
-New = Callable[..., NewExecution]
 BODY: JsonValue = {"inputs": {"a": 1, "b": [2.0, None]}}
 
 
@@ -29,10 +27,8 @@ def key(name: str = "k", body: JsonValue = BODY) -> IdempotencyKey:
     return IdempotencyKey(name, body)
 
 
-def test_repeated_kickoff_leaves_the_first_execution_as_it_is(
-    store: StoreDatabase, new: New, now: datetime
-) -> None:
-    begun = ExecutionUpdate(Change(status=Status.RUNNING, started_at=now))
+def test_repeated_kickoff_leaves_the_first_execution_as_it_is(store: StoreDatabase) -> None:
+    begun = ExecutionUpdate(Change(status=Status.RUNNING, started_at=NOW))
     first = store.executions.create(new(), key(), begun)
     other = ExecutionUpdate(Change(status=Status.PENDING))
 
@@ -41,7 +37,7 @@ def test_repeated_kickoff_leaves_the_first_execution_as_it_is(
     assert [execution.status for execution in store.executions.unfinished()] == [Status.RUNNING]
 
 
-def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
+def test_key_lasts_for_a_day(store: StoreDatabase) -> None:
     first = new()
     store.executions.create(first, key())
     in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
@@ -53,17 +49,15 @@ def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     assert store.executions.create(new(created_at=late), key(body={})).id == second.id
 
 
-async def test_created_by_returns_the_execution_of_a_key(
-    journal: Store, new: New, now: datetime
-) -> None:
+async def test_created_by_returns_the_execution_of_a_key(journal: Store) -> None:
     first = new()
-    assert await journal.created_by("deal-post", "", key(), now) is None
+    assert await journal.created_by("deal-post", "", key(), NOW) is None
     await journal.create(first, idempotency=key())
 
-    assert await journal.created_by("deal-post", "", key(), now) == first.id
+    assert await journal.created_by("deal-post", "", key(), NOW) == first.id
     with pytest.raises(KeyReused):
-        await journal.created_by("deal-post", "", key(body=None), now)
-    assert await journal.created_by("deal-post", "", key(), now + timedelta(hours=25)) is None
+        await journal.created_by("deal-post", "", key(body=None), NOW)
+    assert await journal.created_by("deal-post", "", key(), NOW + timedelta(hours=25)) is None
 
 
 @pytest.mark.parametrize(

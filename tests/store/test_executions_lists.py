@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,10 +22,7 @@ from smartlinkd.store.model import (
     Summary,
     WebhookTarget,
 )
-from tests.store.calls import events, known, record
-from tests.store.conftest import Connections
-
-Create = Callable[..., str]
+from tests.store.calls import NOW, Connections, create, events, finish, known, new, record
 
 
 def ids(store: StoreDatabase, *, limit: int = 100, **wanted: Any) -> list[str]:
@@ -34,12 +30,14 @@ def ids(store: StoreDatabase, *, limit: int = 100, **wanted: Any) -> list[str]:
     return [item.id for item in page.executions]
 
 
-def test_list_is_filtered_by_owner_and_state(
-    store: StoreDatabase, create: Create, finish: Callable[..., None]
-) -> None:
-    mine, hers, organizations = create(owner="an"), create(owner="binh"), create(owner="")
-    mine_done = create(owner="an")
-    finish(mine_done)
+def test_list_is_filtered_by_owner_and_state(store: StoreDatabase) -> None:
+    mine, hers, organizations = (
+        create(store, owner="an"),
+        create(store, owner="binh"),
+        create(store, owner=""),
+    )
+    mine_done = create(store, owner="an")
+    finish(store, mine_done)
 
     assert ids(store, owner="an") == [mine_done, mine]
     assert ids(store, owner="") == [organizations]
@@ -48,9 +46,9 @@ def test_list_is_filtered_by_owner_and_state(
     assert ids(store, owner="binh", state=ExecutionState.FAILED) == []
 
 
-def test_list_has_summaries(store: StoreDatabase, create: Create, now: datetime) -> None:
-    execution_id = create(owner="an")
-    record(store, execution_id, status=Status.ERROR, finished_at=now, error="broke", total_tasks=2)
+def test_list_has_summaries(store: StoreDatabase) -> None:
+    execution_id = create(store, owner="an")
+    record(store, execution_id, status=Status.ERROR, finished_at=NOW, error="broke", total_tasks=2)
 
     (found,) = store.executions.page("deal-post", limit=10).executions
 
@@ -61,9 +59,9 @@ def test_list_has_summaries(store: StoreDatabase, create: Create, now: datetime)
 
 @pytest.mark.parametrize("count", [6, 7])  # the last page is full, or not
 def test_pages_have_each_execution_once_while_more_are_created(
-    store: StoreDatabase, create: Create, count: int
+    store: StoreDatabase, count: int
 ) -> None:
-    created = [create() for _ in range(count)]
+    created = [create(store) for _ in range(count)]
     found: list[str] = []
     cursor = None
     while True:
@@ -73,15 +71,13 @@ def test_pages_have_each_execution_once_while_more_are_created(
         cursor = page.next_cursor
         if cursor is None:
             break
-        create()
+        create(store)
 
     assert found == created[::-1]
 
 
-def test_cursor_of_another_user_lists_only_own_executions(
-    store: StoreDatabase, create: Create
-) -> None:
-    first, _, _ = create(owner="an"), create(owner="an"), create(owner="binh")
+def test_cursor_of_another_user_lists_only_own_executions(store: StoreDatabase) -> None:
+    first, _, _ = create(store, owner="an"), create(store, owner="an"), create(store, owner="binh")
     cursor = store.executions.page("deal-post", owner="an", limit=1).next_cursor
 
     assert ids(store, owner="binh", cursor=cursor) == []
@@ -89,10 +85,8 @@ def test_cursor_of_another_user_lists_only_own_executions(
     assert store.executions.page("other", owner="an", limit=10, cursor=cursor).executions == ()
 
 
-def test_cursor_of_the_largest_number_lists_everything(
-    store: StoreDatabase, create: Create
-) -> None:
-    created = create()
+def test_cursor_of_the_largest_number_lists_everything(store: StoreDatabase) -> None:
+    created = create(store)
 
     assert ids(store, cursor="f_________8=") == [created]
 
@@ -112,15 +106,13 @@ SMALL = ("executions_unfinished", "executions_crew", "webhooks_credential", "pru
 
 def test_no_statement_reads_or_sorts_a_whole_table(
     store: StoreDatabase,
-    new: Callable[..., NewExecution],
-    now: datetime,
     connections: Connections,
 ) -> None:
     asked: list[str] = []
     (connection,) = connections
     connection.set_trace_callback(asked.append)
 
-    run_every_statement(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
+    run_every_statement(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)))
     connection.set_trace_callback(None)
 
     questions = {one for one in asked if one.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")}
@@ -129,12 +121,12 @@ def test_no_statement_reads_or_sorts_a_whole_table(
     assert [steps for steps in plans.values() if is_expensive(steps)] == []
 
 
-def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime) -> None:
+def run_every_statement(store: StoreDatabase, given: NewExecution) -> None:
     key = IdempotencyKey("k", {})
     store.executions.create(given, key)
-    store.executions.created_by("deal-post", "", key, now)
-    calls = [NewDelivery(given.webhooks[0], b"{}", now)]
-    record(store, given.id, NewEvent("a", now), deliveries=calls, status=Status.RUNNING)
+    store.executions.created_by("deal-post", "", key, NOW)
+    calls = [NewDelivery(given.webhooks[0], b"{}", NOW)]
+    record(store, given.id, NewEvent("a", NOW), deliveries=calls, status=Status.RUNNING)
     store.executions.read(given.id)
     events(store, given.id)
     store.executions.count_events(given.id, "a")
@@ -142,13 +134,13 @@ def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime
     for owner in (None, "an"):
         for state in (None, ExecutionState.SUCCESS):
             store.executions.page("deal-post", owner=owner, state=state, limit=10)
-    (delivery,) = store.outbox.due(now, 10, except_ids=[99], except_origins=["https://b.example"])
-    store.outbox.reschedule(delivery.id, now)
+    (delivery,) = store.outbox.due(NOW, 10, except_ids=[99], except_origins=["https://b.example"])
+    store.outbox.reschedule(delivery.id, NOW)
     store.outbox.remove(delivery.id)
-    end: dict[str, Any] = {"status": Status.STOPPED, "finished_at": now}
+    end: dict[str, Any] = {"status": Status.STOPPED, "finished_at": NOW}
     record(store, given.id, webhooks=(), drop_tasks=True, **end)
     kept = Retention(age=timedelta(hours=1), count=1)
-    assert store.prune_some(now + timedelta(days=2), kept) == (1, True)
+    assert store.prune_some(NOW + timedelta(days=2), kept) == (1, True)
 
 
 def plan(connection: sqlite3.Connection, question: str) -> list[str]:

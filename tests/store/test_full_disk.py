@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -16,13 +16,10 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
-from smartlinkd.store.model import NewExecution, Retention, Status
+from smartlinkd.store.model import Retention, Status
 from smartlinkd.store.sqlite import ROOM
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import record
-from tests.store.conftest import KEY
-
-New = Callable[..., NewExecution]
+from tests.store.calls import KEY, NOW, new, record
 
 WEEK = Retention(age=timedelta(days=7), count=1000)
 OLD = 20
@@ -41,7 +38,7 @@ def path(small: Path) -> Path:
 
 
 @pytest.fixture
-def full_store(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
+def full_store(small: Path, path: Path) -> Iterator[StoreDatabase]:
     """A store with old executions on a disk without a free byte."""
     with closing(StoreDatabase(path, KEY)) as store:
         for _ in range(OLD):
@@ -61,9 +58,8 @@ def filled(small: Path, path: Path) -> Path:
     return path
 
 
-def prune(store: StoreDatabase, new: New) -> None:
-    now = new().created_at + timedelta(days=8)
-    while store.prune_some(now, WEEK)[1]:
+def prune(store: StoreDatabase) -> None:
+    while store.prune_some(NOW + timedelta(days=8), WEEK)[1]:
         pass
     while store.release_some_pages():
         pass
@@ -71,28 +67,28 @@ def prune(store: StoreDatabase, new: New) -> None:
 
 
 def test_pruning_on_nearly_full_disk_gives_room_back(
-    full_store: StoreDatabase, small: Path, new: New
+    full_store: StoreDatabase, small: Path
 ) -> None:
     filler = small / "filler"
     os.truncate(filler, filler.stat().st_size - ROOM * 3 // 4)
     with pytest.raises(DiskFull):
         full_store.executions.create(new())
 
-    prune(full_store, new)
+    prune(full_store)
 
     assert full_store.executions.create(new()).is_new
     assert len(full_store.executions.unfinished()) == 1
 
 
 def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
-    full_store: StoreDatabase, small: Path, new: New
+    full_store: StoreDatabase, small: Path
 ) -> None:
     with pytest.raises(DiskFull):
-        prune(full_store, new)
+        prune(full_store)
 
     (small / "filler").unlink()
     assert len(full_store.executions.page("deal-post", owner="", limit=100).executions) == OLD
-    prune(full_store, new)
+    prune(full_store)
     assert full_store.executions.create(new()).is_new
 
 

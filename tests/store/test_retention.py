@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,17 +19,14 @@ from smartlinkd.store.model import (
     IdempotencyKey,
     NewDelivery,
     NewEvent,
-    NewExecution,
     Retention,
     Status,
     StoreLimits,
     TaskRecord,
     WebhookTarget,
 )
-from tests.store.calls import events, known, record, unfinished
+from tests.store.calls import NOW, create, events, finish, known, new, record, unfinished
 
-Create = Callable[..., str]
-Finish = Callable[..., None]
 WEEK = Retention(age=timedelta(days=7), count=1000)
 TWO = Retention(age=timedelta(days=7), count=2)
 DAY = timedelta(days=1)
@@ -57,150 +53,132 @@ def rows(path: Path) -> dict[str, int]:
         }
 
 
-def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime
-) -> None:
-    old, young = create(), create(webhooks=(TARGET,))
+def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(store: StoreDatabase) -> None:
+    old, young = create(store), create(store, webhooks=(TARGET,))
     for one in (old, young):
-        record(store, one, NewEvent("e", now), new_tasks=[TaskRecord("t")])
-    finish(old)
-    finish(young, later=DAY)
+        record(store, one, NewEvent("e", NOW), new_tasks=[TaskRecord("t")])
+    finish(store, old)
+    finish(store, young, later=DAY)
     before = store.executions.read(young)
 
-    assert prune(store, now + 7 * DAY, WEEK) == 0
-    assert prune(store, now + 7.5 * DAY, WEEK) == 1
+    assert prune(store, NOW + 7 * DAY, WEEK) == 0
+    assert prune(store, NOW + 7.5 * DAY, WEEK) == 1
 
     assert store.executions.read(old) is None
     assert store.executions.read(young) == before
     assert len(events(store, young)) == 1
 
 
-def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime
-) -> None:
-    ids = [create() for _ in range(5)]
-    others = [create(crew="another") for _ in range(2)]
+def test_executions_beyond_a_crews_count_are_pruned_oldest_first(store: StoreDatabase) -> None:
+    ids = [create(store) for _ in range(5)]
+    others = [create(store, crew="another") for _ in range(2)]
     for number, execution_id in enumerate(ids + others):
-        finish(execution_id, later=timedelta(minutes=number))
+        finish(store, execution_id, later=timedelta(minutes=number))
 
-    assert prune(store, now + DAY, TWO) == 3
+    assert prune(store, NOW + DAY, TWO) == 3
 
     assert [one for one in ids if store.executions.read(one)] == ids[3:]
     assert [one for one in others if store.executions.read(one)] == others
 
 
-def test_unfinished_execution_is_never_pruned(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    pending, running, waiting = create(), create(), create()
+def test_unfinished_execution_is_never_pruned(store: StoreDatabase) -> None:
+    pending, running, waiting = create(store), create(store), create(store)
     record(store, running, status=Status.RUNNING)
     record(store, waiting, status=Status.WAITING_FOR_HUMAN_INPUT)
 
-    assert prune(store, now + 1000 * DAY, TWO) == 0
+    assert prune(store, NOW + 1000 * DAY, TWO) == 0
 
     assert unfinished(store) == [pending, running, waiting]
 
 
 def test_execution_that_ended_by_a_clock_that_was_ahead_takes_no_others_place(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime
+    store: StoreDatabase,
 ) -> None:
-    ahead, real = [create(), create()], create()
+    ahead, real = [create(store), create(store)], create(store)
     for execution_id in ahead:
-        finish(execution_id, later=DAY)
-    finish(real, later=timedelta(minutes=1))
+        finish(store, execution_id, later=DAY)
+    finish(store, real, later=timedelta(minutes=1))
 
-    assert prune(store, now + timedelta(minutes=2), TWO) == 0
-    assert prune(store, now + 2 * DAY, TWO) == 1
+    assert prune(store, NOW + timedelta(minutes=2), TWO) == 0
+    assert prune(store, NOW + 2 * DAY, TWO) == 1
 
     assert [each for each in (*ahead, real) if store.executions.read(each)] == ahead
 
 
-def test_execution_with_a_waiting_delivery_is_not_pruned(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id = create()
-    calls = [NewDelivery(TARGET, b"{}", now)]
-    record(store, execution_id, deliveries=calls, status=Status.STOPPED, finished_at=now)
-    assert prune(store, now + 8 * DAY, WEEK) == 0
+def test_execution_with_a_waiting_delivery_is_not_pruned(store: StoreDatabase) -> None:
+    execution_id = create(store)
+    calls = [NewDelivery(TARGET, b"{}", NOW)]
+    record(store, execution_id, deliveries=calls, status=Status.STOPPED, finished_at=NOW)
+    assert prune(store, NOW + 8 * DAY, WEEK) == 0
 
-    store.outbox.remove(store.outbox.due(now, 1)[0].id)
+    store.outbox.remove(store.outbox.due(NOW, 1)[0].id)
 
-    assert prune(store, now + 8 * DAY, WEEK) == 1
+    assert prune(store, NOW + 8 * DAY, WEEK) == 1
 
 
-def test_pruned_execution_leaves_no_row(
-    store: StoreDatabase, new: Callable[..., NewExecution], now: datetime, path: Path
-) -> None:
+def test_pruned_execution_leaves_no_row(store: StoreDatabase, path: Path) -> None:
     given = new(webhooks=(TARGET,))
     store.executions.create(given, IdempotencyKey("k", {}))
-    parts = [NewEvent("e", now)] * 250
+    parts = [NewEvent("e", NOW)] * 250
     record(store, given.id, *parts, new_tasks=[TaskRecord("t")] * 250)
-    record(store, given.id, status=Status.ERROR, finished_at=now)
+    record(store, given.id, status=Status.ERROR, finished_at=NOW)
 
-    assert prune(store, now + 8 * DAY, WEEK) == 1
+    assert prune(store, NOW + 8 * DAY, WEEK) == 1
 
     assert set(rows(path).values()) == {0}
 
 
-def test_execution_of_a_valid_key_is_not_pruned(
-    store: StoreDatabase, new: Callable[..., NewExecution], finish: Finish, now: datetime
-) -> None:
+def test_execution_of_a_valid_key_is_not_pruned(store: StoreDatabase) -> None:
     """The key's holder must neither start the work again nor get the id of a deleted execution."""
     given = new()
     store.executions.create(given, IdempotencyKey("k", {}))
-    finish(given.id)
+    finish(store, given.id)
     hour = Retention(age=timedelta(hours=1), count=10)
 
-    assert prune(store, now + timedelta(hours=23), hour) == 0
+    assert prune(store, NOW + timedelta(hours=23), hour) == 0
     again = store.executions.create(
-        new(created_at=now + timedelta(hours=23)), IdempotencyKey("k", {})
+        new(created_at=NOW + timedelta(hours=23)), IdempotencyKey("k", {})
     )
     assert again.id == given.id
     assert store.executions.read(given.id) is not None
 
-    assert prune(store, now + timedelta(hours=25), hour) == 1
+    assert prune(store, NOW + timedelta(hours=25), hour) == 1
 
 
-def test_sequence_number_is_not_used_again(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime
-) -> None:
+def test_sequence_number_is_not_used_again(store: StoreDatabase) -> None:
     """Otherwise events of an execution that is still being pruned would belong to another one."""
-    finish(create())
-    prune(store, now + 8 * DAY, WEEK)
+    finish(store, create(store))
+    prune(store, NOW + 8 * DAY, WEEK)
 
-    assert known(store, create()).sequence == 2
+    assert known(store, create(store)).sequence == 2
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pruned_rows=2)])
-def test_pruning_is_done_in_batches(
-    store: StoreDatabase, create: Create, finish: Finish, path: Path, now: datetime
-) -> None:
+def test_pruning_is_done_in_batches(store: StoreDatabase, path: Path) -> None:
     for _ in range(12):
-        execution_id = create()
-        record(store, execution_id, NewEvent("e", now))
-        finish(execution_id)
+        execution_id = create(store)
+        record(store, execution_id, NewEvent("e", NOW))
+        finish(store, execution_id)
 
-    assert store.prune_some(now + 8 * DAY, WEEK) == (10, True)
+    assert store.prune_some(NOW + 8 * DAY, WEEK) == (10, True)
     assert rows(path)["events"] == 10
-    assert prune(store, now + 8 * DAY, WEEK) == 2
+    assert prune(store, NOW + 8 * DAY, WEEK) == 2
     assert rows(path)["events"] == 0
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pruned_rows=1)])
 async def test_calls_are_answered_between_two_batches(
     journal: Store,
-    new: Callable[..., NewExecution],
-    now: datetime,
 ) -> None:
     other, forgotten = new(), new()
     await journal.create(other, idempotency=None)
     await journal.create(forgotten, idempotency=None)
-    end = Change(status=Status.STOPPED, finished_at=now)
-    await journal.record(forgotten.id, ExecutionUpdate(end, [NewEvent("e", now)] * 30))
+    end = Change(status=Status.STOPPED, finished_at=NOW)
+    await journal.record(forgotten.id, ExecutionUpdate(end, [NewEvent("e", NOW)] * 30))
     ended: list[str] = []
 
     async def prune_all() -> None:
-        assert await journal.prune(now + 40 * DAY) == 1
+        assert await journal.prune(NOW + 40 * DAY) == 1
         ended.append("pruning")
 
     async def look() -> None:
@@ -230,13 +208,11 @@ def size(path: Path) -> int:
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
-def test_free_pages_are_cut_off_the_file_in_batches(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime, path: Path
-) -> None:
-    create(inputs=LARGE)
+def test_free_pages_are_cut_off_the_file_in_batches(store: StoreDatabase, path: Path) -> None:
+    create(store, inputs=LARGE)
     for _ in range(19):
-        finish(create(inputs=LARGE))
-    prune(store, now + LATER, WEEK)
+        finish(store, create(store, inputs=LARGE))
+    prune(store, NOW + LATER, WEEK)
     before, free = pragma(path, "page_count"), pragma(path, "freelist_count")
     assert free > 90
     batches = 1
@@ -249,7 +225,7 @@ def test_free_pages_are_cut_off_the_file_in_batches(
 
 
 async def test_pruning_shrinks_file_and_log(
-    journal: Store, new: Callable[..., NewExecution], wall: SimpleNamespace, path: Path
+    journal: Store, wall: SimpleNamespace, path: Path
 ) -> None:
     """The file and its log shrink although others write at the same time."""
     stays, *go = [new(inputs=LARGE) for _ in range(20)]
@@ -268,14 +244,12 @@ async def test_pruning_shrinks_file_and_log(
 async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
     *,
     store: StoreDatabase,
-    create: Create,
     path: Path,
-    now: datetime,
     handle: Store,
     nursery: trio.Nursery,
 ) -> None:
     """The file was made before pages could be released."""
-    ids = [create(inputs=LARGE) for _ in range(5)]
+    ids = [create(store, inputs=LARGE) for _ in range(5)]
     store.close()
     with closing(sqlite3.connect(path)) as other_program:
         other_program.execute("PRAGMA auto_vacuum = NONE")
@@ -283,11 +257,11 @@ async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
 
     await nursery.start(handle.run)
     for each in ids:
-        end = Change(status=Status.STOPPED, finished_at=now)
+        end = Change(status=Status.STOPPED, finished_at=NOW)
         await handle.record(each, ExecutionUpdate(end))
 
     with trio.fail_after(10):
-        assert await handle.prune(now + 5 * LATER) == len(ids)
+        assert await handle.prune(NOW + 5 * LATER) == len(ids)
 
     assert pragma(path, "freelist_count") > 2
     assert pragma(path, "auto_vacuum") == 0

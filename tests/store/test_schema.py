@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,38 +20,46 @@ from smartlinkd.store.codec import micros
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import NoRoomToOpen, TooLarge, UnusableStore
 from smartlinkd.store.file import open_file
-from smartlinkd.store.model import NewDelivery, NewExecution, StoreLimits
+from smartlinkd.store.model import NewDelivery, StoreLimits
 from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import CREW, SECOND, TASK, bodies, events, queue, unfinished
-from tests.store.conftest import KEY
+from tests.store.calls import (
+    CREW,
+    KEY,
+    NOW,
+    SECOND,
+    TASK,
+    bodies,
+    create,
+    events,
+    new,
+    queue,
+    unfinished,
+)
 from tests.store.test_actor import open_files
 from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 
 Open = Callable[..., StoreDatabase]
-Create = Callable[..., str]
 
 
-def test_new_file_is_private(store: StoreDatabase, create: Create, path: Path) -> None:
-    create()
+def test_new_file_is_private(store: StoreDatabase, path: Path) -> None:
+    create(store)
 
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_half_created_file_is_completed(
-    path: Path, open_store: Open, new: Callable[..., NewExecution]
-) -> None:
+def test_half_created_file_is_completed(path: Path, open_store: Open) -> None:
     path.touch()
 
     assert open_store().executions.create(new()).is_new
 
 
 def test_newer_file_is_refused_and_untouched(
-    store: StoreDatabase, create: Create, path: Path, open_store: Open
+    store: StoreDatabase, path: Path, open_store: Open
 ) -> None:
-    create()
+    create(store)
     store.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 3")
@@ -74,7 +82,7 @@ def test_file_that_is_no_database_is_refused_by_name(path: Path, open_store: Ope
 
 
 def test_damage_met_later_names_the_file(
-    store: StoreDatabase, new: Callable[..., NewExecution], path: Path, open_store: Open
+    store: StoreDatabase, path: Path, open_store: Open
 ) -> None:
     given = new(inputs={"x": "y" * 50_000})
     store.executions.create(given)
@@ -86,11 +94,9 @@ def test_damage_met_later_names_the_file(
     assert "yyy" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_damaged_page_names_the_file(
-    store: StoreDatabase, create: Create, path: Path, open_store: Open
-) -> None:
+def test_damaged_page_names_the_file(store: StoreDatabase, path: Path, open_store: Open) -> None:
     for _ in range(200):
-        execution_id = create()
+        execution_id = create(store)
     store.close()
     content = path.read_bytes()
     page = content.index(execution_id.encode()) // 4096 * 4096
@@ -131,7 +137,7 @@ INSTALLED: dict[str, Sequence[str]] = {
 ID = "3d5e8e64-8b71-4c41-a2a3-0a0d9b5a0c11"
 
 
-def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
+def make_version_1(path: Path, added: Sequence[str]) -> None:
     """Make a file with an execution and four webhook calls, the first of which has failed."""
     with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
         for statement in added:
@@ -139,10 +145,10 @@ def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
         connection.execute(
             "INSERT INTO executions (id, crew, owner, state, status, created_at, last_event) "
             "VALUES (?, 'deal-post', '', 'PENDING', 'pending', ?, 1)",
-            (ID, micros(now)),
+            (ID, micros(NOW)),
         )
         connection.execute("INSERT INTO kickoffs VALUES (1, '{}', NULL)")
-        connection.execute("INSERT INTO events VALUES (1, 1, ?, 'queued', NULL)", (micros(now),))
+        connection.execute("INSERT INTO events VALUES (1, 1, ?, 'queued', NULL)", (micros(NOW),))
         for number, target in enumerate((TASK, CREW), 1):
             connection.execute(
                 "INSERT INTO webhooks VALUES (?, 1, 1, ?, ?, '[]', NULL)",
@@ -151,47 +157,39 @@ def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
         for webhook, body in ((1, b"done"), (1, b"failed"), (1, b"behind it"), (2, b"at once")):
             connection.execute(
                 "INSERT INTO deliveries (execution, webhook, next_at, body) VALUES (1, ?, ?, ?)",
-                (webhook, micros(now), body),
+                (webhook, micros(NOW), body),
             )
         connection.execute("DELETE FROM deliveries WHERE number = 1")
         connection.execute(
             "UPDATE deliveries SET next_at = ?, attempts = 1 WHERE number = 2",
-            (micros(now + 2 * SECOND),),
+            (micros(NOW + 2 * SECOND),),
         )
 
 
 @pytest.fixture(params=INSTALLED)
-def installed(request: pytest.FixtureRequest, path: Path, now: datetime) -> None:
+def installed(request: pytest.FixtureRequest, path: Path) -> None:
     """A file that a daemon of version 1 has left."""
-    make_version_1(path, INSTALLED[request.param], now)
+    make_version_1(path, INSTALLED[request.param])
 
 
 @pytest.mark.usefixtures("installed")
-def test_executions_events_and_deliveries_of_version_1_are_read(
-    open_store: Callable[..., StoreDatabase], now: datetime
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=25)])
+def test_executions_events_and_deliveries_of_version_1_are_read_and_count(
+    open_store: Callable[..., StoreDatabase],
 ) -> None:
     store = open_store()
 
     assert unfinished(store) == [ID]
     assert [each.type for each in events(store, ID)] == ["queued"]
-    assert bodies(store, now) == [b"at once"]
-    found = {each.body: each for each in store.outbox.due(now + 2 * SECOND, 10)}
+    with pytest.raises(TooLarge, match="webhook calls"):  # 22 bytes wait
+        queue(store, ID, NewDelivery(TASK, b"1234", NOW))
+    queue(store, ID, NewDelivery(TASK, b"123", NOW))
+    assert bodies(store) == [b"at once"]
+    found = {each.body: each for each in store.outbox.due(NOW + 2 * SECOND, 10)}
     assert list(found) == [b"at once", b"failed"]
-    assert (found[b"failed"].due_since, found[b"failed"].attempts) == (now + 2 * SECOND, 1)
+    assert (found[b"failed"].due_since, found[b"failed"].attempts) == (NOW + 2 * SECOND, 1)
     store.outbox.remove(found[b"failed"].id)
-    assert bodies(store, now) == [b"behind it", b"at once"]
-
-
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=25)])
-def test_pending_bytes_of_version_1_count(
-    open_store: Callable[..., StoreDatabase], now: datetime
-) -> None:
-    store = open_store()  # "failed", "behind it" and "at once" are 22 bytes
-
-    with pytest.raises(TooLarge, match="webhook calls"):
-        queue(store, ID, NewDelivery(TASK, b"1234", now))
-    queue(store, ID, NewDelivery(TASK, b"123", now))
+    assert bodies(store) == [b"behind it", b"at once"]
 
 
 @pytest.mark.usefixtures("installed")
@@ -218,8 +216,8 @@ def test_new_file_and_upgraded_file_have_no_copy(
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_failed_migration_leaves_the_file_as_it_was(path: Path, now: datetime) -> None:
-    make_version_1(path, (), now)
+def test_failed_migration_leaves_the_file_as_it_was(path: Path) -> None:
+    make_version_1(path, ())
     broken = replace(SCHEMA, migrations=(*SCHEMA.migrations, ("CREATE TABLE events (a INTEGER)",)))
 
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
@@ -229,10 +227,10 @@ def test_failed_migration_leaves_the_file_as_it_was(path: Path, now: datetime) -
         assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
 
 
-def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path, now: datetime) -> None:
+def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "4m") as folder:
         path = folder / "journal.db"
-        make_version_1(path, (), now)
+        make_version_1(path, ())
         fill(folder / "filler")
         os.truncate(folder / "filler", (folder / "filler").stat().st_size - 64 * 1024)
 
@@ -246,14 +244,14 @@ def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path, now: 
 
 
 async def test_copy_is_deleted_when_its_executions_are_beyond_retention(
-    handle: Store, nursery: trio.Nursery, path: Path, now: datetime
+    handle: Store, nursery: trio.Nursery, path: Path
 ) -> None:
-    make_version_1(path, (), now)
+    make_version_1(path, ())
     await nursery.start(handle.run)
     copy = copy_of(path, 1)
-    os.utime(copy, times=(now.timestamp(), now.timestamp()))
+    os.utime(copy, times=(NOW.timestamp(), NOW.timestamp()))
 
-    await handle.prune(now + timedelta(days=29))
+    await handle.prune(NOW + timedelta(days=29))
     assert copy.exists()
-    await handle.prune(now + timedelta(days=31))
+    await handle.prune(NOW + timedelta(days=31))
     assert not copy.exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import NewDelivery, Status, WebhookTarget
-from tests.store.calls import known, record
-
-Create = Callable[..., str]
+from tests.store.calls import NOW, create, finish, known, record
 
 SECRET = "Bearer swordfish-0123456789"
 TARGET = WebhookTarget("crew", "https://a.example", auth=SecretStr(SECRET))
@@ -38,20 +35,18 @@ def change_file(path: Path, statement: str) -> None:
         connection.commit()
 
 
-def queue(store: StoreDatabase, execution_id: str, now: datetime, **change: Any) -> int:
-    record(store, execution_id, deliveries=[NewDelivery(TARGET, b"{}", now)], **change)
-    return store.outbox.due(now, 10)[-1].id
+def queue(store: StoreDatabase, execution_id: str, **change: Any) -> int:
+    record(store, execution_id, deliveries=[NewDelivery(TARGET, b"{}", NOW)], **change)
+    return store.outbox.due(NOW, 10)[-1].id
 
 
-def test_credential_is_read_back_and_is_not_in_the_file(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
-) -> None:
-    execution_id = create(webhooks=(TARGET,))
-    queue(store, execution_id, now)
+def test_credential_is_read_back_and_is_not_in_the_file(store: StoreDatabase, path: Path) -> None:
+    execution_id = create(store, webhooks=(TARGET,))
+    queue(store, execution_id)
 
     assert known(store, execution_id).webhooks == (TARGET,)
-    assert store.outbox.due(now, 1)[0].target == TARGET
-    assert "swordfish" not in repr((known(store, execution_id), store.outbox.due(now, 1)))
+    assert store.outbox.due(NOW, 1)[0].target == TARGET
+    assert "swordfish" not in repr((known(store, execution_id), store.outbox.due(NOW, 1)))
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert execution_id.encode() in content
     assert b"swordfish" not in content
@@ -60,17 +55,17 @@ def test_credential_is_read_back_and_is_not_in_the_file(
 
 
 def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
+    store: StoreDatabase, path: Path
 ) -> None:
-    execution_id = create(webhooks=(TARGET,))
-    store.outbox.remove(queue(store, execution_id, now))
+    execution_id = create(store, webhooks=(TARGET,))
+    store.outbox.remove(queue(store, execution_id))
     assert credential_count(path) == 1
-    first = queue(store, execution_id, now)
-    queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
+    first = queue(store, execution_id)
+    queue(store, execution_id, status=Status.STOPPED, finished_at=NOW)
 
     store.outbox.remove(first)
-    (last,) = (each.id for each in store.outbox.due(now, 10))
-    store.outbox.reschedule(last, now)
+    (last,) = (each.id for each in store.outbox.due(NOW, 10))
+    store.outbox.reschedule(last, NOW)
     assert credential_count(path) == 1
     store.outbox.remove(last)
 
@@ -79,22 +74,22 @@ def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
 
 
 def test_credential_is_deleted_at_an_end_without_deliveries(
-    store: StoreDatabase, create: Create, path: Path, now: datetime, finish: Callable[..., None]
+    store: StoreDatabase, path: Path
 ) -> None:
-    execution_id = create(webhooks=(TARGET, OTHER))
-    queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
+    execution_id = create(store, webhooks=(TARGET, OTHER))
+    queue(store, execution_id, status=Status.STOPPED, finished_at=NOW)
     assert credential_count(path) == 1  # the credential of the waiting delivery
 
-    finish(create(webhooks=(OTHER,)))
+    finish(store, create(store, webhooks=(OTHER,)))
 
     assert credential_count(path) == 1
 
 
 def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
+    store: StoreDatabase, path: Path
 ) -> None:
-    execution_id = create(webhooks=(TARGET, OTHER))
-    waiting = queue(store, execution_id, now)
+    execution_id = create(store, webhooks=(TARGET, OTHER))
+    waiting = queue(store, execution_id)
 
     record(store, execution_id, webhooks=())
     assert credential_count(path) == 1
@@ -103,37 +98,33 @@ def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
     assert credential_count(path) == 0
 
 
-def test_new_credential_of_an_address_is_for_later_deliveries(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
-    execution_id = create(webhooks=(TARGET,))
-    waiting = queue(store, execution_id, now)
+def test_new_credential_of_an_address_is_for_later_deliveries(store: StoreDatabase) -> None:
+    execution_id = create(store, webhooks=(TARGET,))
+    waiting = queue(store, execution_id)
     renewed = WebhookTarget(TARGET.kind, TARGET.url, auth=SecretStr("Bearer renewed"))
 
-    record(store, execution_id, deliveries=[NewDelivery(renewed, b"{}", now)], webhooks=(renewed,))
+    record(store, execution_id, deliveries=[NewDelivery(renewed, b"{}", NOW)], webhooks=(renewed,))
 
-    assert [(each.id, each.target) for each in store.outbox.due(now, 10)] == [(waiting, TARGET)]
+    assert [(each.id, each.target) for each in store.outbox.due(NOW, 10)] == [(waiting, TARGET)]
     store.outbox.remove(waiting)
-    assert [each.target for each in store.outbox.due(now, 10)] == [renewed]
+    assert [each.target for each in store.outbox.due(NOW, 10)] == [renewed]
 
 
 def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
     store: StoreDatabase,
-    create: Create,
     open_store: Callable[..., StoreDatabase],
     path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As after a replacement of the crews' master secret."""
-    now = datetime.now(UTC)
-    execution_id = create(webhooks=(TARGET,))
-    waiting = queue(store, execution_id, now)
+    execution_id = create(store, webhooks=(TARGET,))
+    waiting = queue(store, execution_id)
     store.close()
 
     again = open_store(SecretBytes(b"x" * 32))
     bare = WebhookTarget(TARGET.kind, TARGET.url)
     assert known(again, execution_id).webhooks == (bare,)
-    assert [(each.id, each.target) for each in again.outbox.due(now, 10)] == [(waiting, bare)]
+    assert [(each.id, each.target) for each in again.outbox.due(NOW, 10)] == [(waiting, bare)]
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert warning.getMessage().startswith("credentials of webhooks do not open: ")
 
@@ -146,9 +137,9 @@ def test_other_key_loses_credentials_and_nothing_else_and_logs_it_once(
     ],
 )
 def test_credential_that_was_moved_does_not_open_and_others_do(
-    store: StoreDatabase, create: Create, path: Path, moved: str
+    store: StoreDatabase, path: Path, moved: str
 ) -> None:
-    first, other = create(webhooks=(TARGET,)), create(webhooks=(TARGET,))
+    first, other = create(store, webhooks=(TARGET,)), create(store, webhooks=(TARGET,))
     change_file(path, f"UPDATE webhooks SET {moved} WHERE number = 2")
 
     (target,) = known(store, other).webhooks

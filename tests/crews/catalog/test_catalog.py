@@ -211,8 +211,3 @@ def test_second_crew_of_a_bind_is_broken() -> None:
     assert told(second) == {
         'crew "b": bind': 'is where the crew "a" listens already; choose another port'
     }
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_reading_the_catalog_leaves_no_process(crewai: Callable[..., Table]) -> None:
-    read(crewai(), crewai(name="gone", project="/nowhere", python="/bin/true"))

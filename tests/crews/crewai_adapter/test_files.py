@@ -90,17 +90,13 @@ async def test_input_that_leads_an_output_file_elsewhere_is_refused(
         assert end == Result(output=topic)
 
 
-@pytest.fixture
-def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module with CrewAI's locks, in a run whose storage is `tmp_path/storage`."""
-    made: Any = ModuleType("crewai_core.lock_store")
-    made.set_lock_backend = partial(setattr, made, "lock")
-    monkeypatch.setitem(sys.modules, made.__name__, made)
+def test_lock_of_a_shared_storage_excludes_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks: Any = ModuleType("crewai_core.lock_store")
+    locks.set_lock_backend = partial(setattr, locks, "lock")
+    monkeypatch.setitem(sys.modules, locks.__name__, locks)
     monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path / "storage"))
-    return made
-
-
-def test_lock_of_a_shared_storage_excludes_other_runs(tmp_path: Path, locks: Any) -> None:
     share_locks(tmp_path / "first")
     first = locks.lock
     share_locks(tmp_path / "second")

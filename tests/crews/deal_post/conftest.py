@@ -69,6 +69,8 @@ MAPPING: dict[str, Any] = {
     },
     GONE: {"error": True, "failCode": 10},
 }
+LINKS = list(MAPPING)
+"""The links that the daemon converts here: two products, one without data, one that fails."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,6 @@ class Run:
 
 
 RunCrew = Callable[..., Awaitable[Run]]
-
-
-@pytest.fixture
-def links() -> list[str]:
-    """The links that the daemon converts here: two products, one without data, one that fails."""
-    return list(MAPPING)
 
 
 @pytest.fixture

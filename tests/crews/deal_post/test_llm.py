@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from smartlinkd.crews.deal_post.deals import read_inputs
 from smartlinkd.crews.deal_post.llm import Model
 from smartlinkd.crews.protocol import TokenUsage
-
-if TYPE_CHECKING:
-    from tests.crews.deal_post.conftest import FakeModel, RunCrew
+from tests.crews.deal_post.conftest import LINKS, FakeModel, RunCrew
 
 GOOD = "Hôm nay có https://s.shopee.vn/ears và https://s.shopee.vn/lips, mua liền nha!"
 KEY = "sk-a-secret-of-the-owner"
 
 
-async def test_post_of_the_model_is_the_result(
-    run_crew: RunCrew, links: list[str], fake_model: FakeModel
-) -> None:
+async def test_post_of_the_model_is_the_result(run_crew: RunCrew, fake_model: FakeModel) -> None:
     fake_model.will_write(f" {GOOD}\n", prompt_tokens=200, completion_tokens=50, total_tokens=250)
     environment = fake_model.environment | {"OPENAI_MODEL_NAME": "tiny"}
-    run = await run_crew({"links": links[:2]}, environment=environment)
+    run = await run_crew({"links": LINKS[:2]}, environment=environment)
     assert run.result.output == GOOD
     assert run.json["writer"] == "tiny"
     assert run.result.token_usage == TokenUsage(
@@ -34,11 +29,11 @@ async def test_post_of_the_model_is_the_result(
 
 
 async def test_request_to_the_model_has_the_apis_form(
-    run_crew: RunCrew, links: list[str], fake_model: FakeModel
+    run_crew: RunCrew, fake_model: FakeModel
 ) -> None:
     fake_model.will_write(GOOD)
     environment = fake_model.environment | {"OPENAI_MODEL": "small"}
-    run = await run_crew({"links": links[:2], "title": "Chào hè"}, environment=environment)
+    run = await run_crew({"links": LINKS[:2], "title": "Chào hè"}, environment=environment)
     request = fake_model.request
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -69,28 +64,26 @@ async def test_request_to_the_model_has_the_apis_form(
     ids=["lacks a link", "a link of its own", "empty", "no text", "endless"],
 )
 async def test_unusable_post_of_the_model_is_replaced_by_the_template(
-    run_crew: RunCrew, links: list[str], fake_model: FakeModel, text: object, why: str
+    run_crew: RunCrew, fake_model: FakeModel, text: object, why: str
 ) -> None:
     fake_model.will_write(text)
-    run = await run_crew({"links": links[:2]}, environment=fake_model.environment)
+    run = await run_crew({"links": LINKS[:2]}, environment=fake_model.environment)
     assert run.json["writer"] == "template"
     assert run.result.output.startswith("🔥 2 deal đáng mua hôm nay")
     assert run.warnings == [f"no post by the model gpt-4o-mini, the template writes it: {why}"]
 
 
-async def test_error_of_the_model_hides_the_key(
-    run_crew: RunCrew, links: list[str], fake_model: FakeModel
-) -> None:
+async def test_error_of_the_model_hides_the_key(run_crew: RunCrew, fake_model: FakeModel) -> None:
     fake_model.will_answer(401, {"error": f"wrong key {KEY}"})
-    run = await run_crew({"links": links[:2]}, environment=fake_model.environment)
+    run = await run_crew({"links": LINKS[:2]}, environment=fake_model.environment)
     assert run.json["writer"] == "template"
     [warning] = run.warnings
     assert warning.endswith(': HTTP 401: {"error": "wrong key [OPENAI_API_KEY]"}')
 
 
-async def test_missing_model_server_is_named(run_crew: RunCrew, links: list[str]) -> None:
+async def test_missing_model_server_is_named(run_crew: RunCrew) -> None:
     environment = {"OPENAI_BASE_URL": "http://127.0.0.1:1", "OPENAI_API_KEY": KEY}
-    run = await run_crew({"links": links[:2]}, environment=environment)
+    run = await run_crew({"links": LINKS[:2]}, environment=environment)
     assert run.json["writer"] == "template"
     assert "Connection refused" in run.warnings[0]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,10 +16,8 @@ from smartlinkd.crews.protocol import (
     ToolCall,
 )
 from smartlinkd.crews.worker import Stopped
-
-if TYPE_CHECKING:
-    from tests.crews.deal_post.conftest import RunCrew
-    from tests.crews.scripts import Begin
+from tests.crews.deal_post.conftest import LINKS, RunCrew
+from tests.crews.scripts import Begin
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 POST = """\
@@ -45,17 +42,15 @@ Bài viết có gắn link tiếp thị liên kết: khi bạn mua qua link, mì
 hồng nhỏ, còn bạn không phải trả thêm đồng nào."""
 
 
-async def test_post_in_vietnamese_has_all_deals_and_failures(
-    run_crew: RunCrew, links: list[str]
-) -> None:
-    run = await run_crew({"links": links})
+async def test_post_in_vietnamese_has_all_deals_and_failures(run_crew: RunCrew) -> None:
+    run = await run_crew({"links": LINKS})
     assert run.result.output == POST
     assert run.json["post"] == POST
     assert (run.json["language"], run.json["writer"]) == ("vi", "template")
-    assert [deal["links"] for deal in run.json["deals"]] == [[links[1]], [links[0]], [links[2]]]
+    assert [deal["links"] for deal in run.json["deals"]] == [[LINKS[1]], [LINKS[0]], [LINKS[2]]]
     assert run.json["failed"] == [
         {
-            "link": links[3],
+            "link": LINKS[3],
             "failCode": 10,
             "reason": "it is no product or short link of the marketplace, or it has expired",
         }
@@ -63,8 +58,8 @@ async def test_post_in_vietnamese_has_all_deals_and_failures(
     assert run.result.token_usage == TokenUsage()
 
 
-async def test_post_in_english_has_its_title(run_crew: RunCrew, links: list[str]) -> None:
-    run = await run_crew({"links": links[:1], "language": "en", "title": "Only  today!"})
+async def test_post_in_english_has_its_title(run_crew: RunCrew) -> None:
+    run = await run_crew({"links": LINKS[:1], "language": "en", "title": "Only  today!"})
     assert run.result.output == (
         "🔥 Only today!\n\n"
         "Son Kem Lì\n"
@@ -78,12 +73,10 @@ async def test_post_in_english_has_its_title(run_crew: RunCrew, links: list[str]
     )
 
 
-async def test_run_without_a_converted_link_fails_with_the_reasons(
-    run_crew: RunCrew, links: list[str]
-) -> None:
-    run = await run_crew({"links": links[3:]})
+async def test_run_without_a_converted_link_fails_with_the_reasons(run_crew: RunCrew) -> None:
+    run = await run_crew({"links": LINKS[3:]})
     assert run.error == (
-        f"no link was converted: {links[3]}: it is no product or short link of the marketplace, "
+        f"no link was converted: {LINKS[3]}: it is no product or short link of the marketplace, "
         "or it has expired"
     )
 

@@ -7,13 +7,12 @@ import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from pydantic import JsonValue, SecretBytes
+from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.catalog.catalog import Catalog
@@ -35,16 +34,18 @@ from smartlinkd.store.model import (
     Execution,
     IdempotencyKey,
     NewEvent,
-    Retention,
     Status,
     StoreLimits,
     WebhookTarget,
 )
 from smartlinkd.supervision.policy import Backoff
 from tests.fakes import puppets
+from tests.store.calls import make_store
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
+WAITS = ("started", "call gate", "echo", "result ok")
+"""The script of a worker that ends when the gate is opened."""
 Step = str | dict[str, JsonValue]
 PUPPET = Path(puppets.__file__).with_name("puppet.py")
 """A real worker, which does the steps of its input `script`."""
@@ -122,13 +123,7 @@ class CrewsDaemon:
         self.calls = 0
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.store = Store(
-            folder / "journal.db",
-            key=SecretBytes(b"k" * 32),
-            retention=Retention(timedelta(days=1), 1000),
-            limits=store_limits,
-            synchronous="OFF",
-        )
+        self.store = make_store(folder / "journal.db", limits=store_limits)
         self.executor = Executor(
             Catalog({crew.name: crew for crew in crews}, broken),
             self.store,
@@ -283,19 +278,12 @@ class CrewsDaemon:
 
 
 StartDaemon = Callable[..., Awaitable[CrewsDaemon]]
-MakeCrew = Callable[..., Crew]
 
 
 @pytest.fixture
 def limits() -> dict[str, Any]:
     """The limits of executors that are made from now on, where they are not the usual ones."""
     return {}
-
-
-@pytest.fixture
-def crew() -> MakeCrew:
-    """Makes a crew, "c" unless told otherwise."""
-    return make_crew
 
 
 @pytest.fixture
@@ -332,7 +320,7 @@ async def daemon(start_daemon: StartDaemon) -> CrewsDaemon:
 
 
 class Disk:
-    """Refuses to write as long as it is `refusing`, or at a certain one of all records."""
+    """Refuses records as long as it is `refusing`, or a certain one of them."""
 
     def __init__(self) -> None:
         self.refusing = False
@@ -351,11 +339,6 @@ class Disk:
             while self.refused < times:  # noqa: ASYNC110 - a thread of the journal's counts
                 await trio.sleep(0.002)
 
-    def create(self) -> None:
-        """Something is to be created."""
-        if self.refusing:
-            self._refuse()
-
     def record(self) -> None:
         """Something is to be recorded."""
         if self.refusing or (self._records + 1 == self._at and self._times > 0):
@@ -372,17 +355,12 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
     """The disk under the journal. Between two tries of the executor's there is no long pause."""
     disk = Disk()
-    create, record = Store.create, Store.record
-
-    async def try_to_create(self: Store, *args: Any, **named: Any) -> Any:
-        disk.create()
-        return await create(self, *args, **named)
+    record = Store.record
 
     async def try_to_record(self: Store, *args: Any) -> None:
         disk.record()
         await record(self, *args)
 
-    monkeypatch.setattr(Store, "create", try_to_create)
     monkeypatch.setattr(Store, "record", try_to_record)
     limits["backoff"] = Backoff(first=0.01, longest=0.01)
     return disk

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -16,20 +15,17 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.execution import NOT_STARTED
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
 from smartlinkd.store.model import ExecutionState, Status
+from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
 from tests.processes.family import server_of, sleeping
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
 BEGINS = ("started", "task a", "call gate", "echo")
 ASKS = ("ask a", "echo")
-ENDS = ("done a", "result ok")
 
 
 @pytest.fixture
-async def timed(mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew) -> CrewsDaemon:
+async def timed(mock_clock: MockClock, start_daemon: StartDaemon) -> CrewsDaemon:
     """Executions may run for 100 s, wait for a human for 1000 s, and have 50 s to end."""
-    return await start_daemon(crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
+    return await start_daemon(make_crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
 
 
 async def test_execution_over_its_deadline_has_timed_out_and_one_in_the_queue_has_not(
@@ -79,21 +75,6 @@ async def test_deadline_stands_still_while_a_human_is_asked_and_counts_on_afterw
     )
 
 
-async def test_question_that_nobody_answers_times_out(
-    mock_clock: MockClock, timed: CrewsDaemon
-) -> None:
-    kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
-    await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
-    await wait_all_tasks_blocked()
-    mock_clock.jump(1001)
-    end = await timed.end_of(kickoff_id)
-    assert end.status is Status.TIMED_OUT
-    assert end.error == (
-        "nobody answered the question about task a within the 1000 s that its crew gives a human "
-        "(human_deadline); the worker ended without a signal"
-    )
-
-
 @pytest.fixture
 async def stopped_fork_server() -> AsyncIterator[None]:
     """A fork server that does not answer until it is killed and replaced."""
@@ -115,12 +96,11 @@ async def test_worker_start_that_hangs_is_cut_short(  # noqa: PLR0917 - fixtures
     stopped_fork_server: None,
     mock_clock: MockClock,
     start_daemon: StartDaemon,
-    crew: MakeCrew,
     is_stopped: bool,
     status: Status,
     why: str,
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1, deadline=30.0))
+    daemon = await start_daemon(make_crew(max_running=1, deadline=30.0))
     kickoff_id = await daemon.kickoff()
     await daemon.reaches(kickoff_id, Status.RUNNING)
     await wait_all_tasks_blocked()

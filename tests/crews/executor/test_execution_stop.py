@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.errors import Invalid
 from smartlinkd.store.model import ExecutionState, Status
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
-
-WAITS = ("started", "call gate", "echo", "result ok")
+from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
 
 
-async def test_stop_of_a_waiting_execution_ends_it_unstarted(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1))
+async def test_stop_of_a_waiting_execution_ends_it_unstarted(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon(make_crew(max_running=1))
     running, waiting, next_one = [await daemon.kickoff(*WAITS) for _ in range(3)]
     for each in (running, waiting):
         with pytest.raises(Invalid, match="not waiting for human input"):
@@ -60,9 +52,9 @@ async def test_stop_of_a_running_execution_ends_its_worker_and_names_who_stopped
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_two_stops_at_the_same_moment_end_the_execution_once(
-    start_daemon: StartDaemon, crew: MakeCrew, waits: bool
+    start_daemon: StartDaemon, waits: bool
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1))
+    daemon = await start_daemon(make_crew(max_running=1))
     if waits:
         await daemon.kickoff(*WAITS)
     kickoff_id = await daemon.kickoff(*WAITS)
@@ -79,10 +71,10 @@ LONG = 1000.0
 """Seconds of a grace that no test waits for."""
 
 
-async def test_result_is_readable_and_stands_while_the_worker_has_its_grace(
-    start_daemon: StartDaemon, crew: MakeCrew
+async def test_result_stands_while_the_worker_has_its_grace_which_ends_with_the_daemon(
+    start_daemon: StartDaemon,
 ) -> None:
-    daemon = await start_daemon(crew(grace=LONG))
+    daemon = await start_daemon(make_crew(grace=LONG))
     end = await daemon.end_of(await daemon.kickoff("started", "result ok", "hang"))
     assert (end.state, end.result) == (ExecutionState.SUCCESS, "ok")
     assert (await daemon.story(end.id))[-1] == "crew_kickoff_completed"
@@ -91,12 +83,14 @@ async def test_result_is_readable_and_stands_while_the_worker_has_its_grace(
     await trio.sleep(0.2)  # a signal would have ended it by now
     assert len(list((daemon.folder / "runs").iterdir())) == 1
     assert daemon.executor.load() == {"c": CrewLoad(running=1)}
+    with trio.fail_after(5):
+        await daemon.stop()  # by SIGTERM: a message `stop` would find nobody
 
 
 async def test_execution_keeps_its_slot_until_its_worker_has_exited(
-    start_daemon: StartDaemon, crew: MakeCrew, caplog: pytest.LogCaptureFixture
+    start_daemon: StartDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1, grace=0.2))
+    daemon = await start_daemon(make_crew(max_running=1, grace=0.2))
     first = await daemon.end_of(await daemon.kickoff(*LINGERS))
     second = await daemon.end_of(await daemon.kickoff())
     assert first.finished_at is not None
@@ -107,30 +101,11 @@ async def test_execution_keeps_its_slot_until_its_worker_has_exited(
     assert list((daemon.folder / "runs").iterdir()) == []
 
 
-async def test_messages_after_the_result_are_ignored(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "result ok", "log more", "result other", "raw x")
-    assert (await daemon.end_of(kickoff_id)).result == "ok"
-    await daemon.comes_to_rest()
-    assert (await daemon.look(kickoff_id)).result == "ok"
-    assert await daemon.story(kickoff_id) == ["crew_kickoff_started", "crew_kickoff_completed"]
-
-
-async def test_stopping_daemon_terminates_a_worker_that_lingers_after_its_result(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    """By SIGTERM: a message `stop` would find nobody."""
-    daemon = await start_daemon(crew(grace=LONG))
-    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
-    await daemon.end_of(kickoff_id)
-    with trio.fail_after(5):
-        await daemon.stop()
-
-
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_result_stands_when_the_daemon_ends_before_the_worker(
-    start_daemon: StartDaemon, crew: MakeCrew, *, in_order: bool
+    start_daemon: StartDaemon, *, in_order: bool
 ) -> None:
-    daemon = await start_daemon(crew(grace=0.2))
+    daemon = await start_daemon(make_crew(grace=0.2))
     kickoff_id = await daemon.kickoff(*LINGERS)
     await daemon.end_of(kickoff_id)
     await (daemon.stop() if in_order else daemon.kill())

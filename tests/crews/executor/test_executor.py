@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -17,12 +17,8 @@ from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields, message_text
 from smartlinkd.store.model import ExecutionUpdate
+from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
 from tests.every_step.strike import Strike
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
-
-WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def follow(executor: Executor, caller: CrewUser, kickoff_id: str) -> None:
@@ -44,9 +40,9 @@ QUESTIONS: dict[str, Ask] = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_execution_of_another_owner_is_not_found(
-    start_daemon: StartDaemon, crew: MakeCrew, question: str
+    start_daemon: StartDaemon, question: str
 ) -> None:
-    daemon = await start_daemon(crew(), crew("other"))
+    daemon = await start_daemon(make_crew(), make_crew("other"))
     kickoff_id = await daemon.kickoff(*WAITS, user="an")
     await daemon.gate.reaches(1)
     before = await daemon.look(kickoff_id)
@@ -83,9 +79,9 @@ def told(log: pytest.LogCaptureFixture, event: LogEvent) -> list[dict[str, list[
 
 
 async def test_log_of_an_execution_names_its_request_at_the_kickoff_alone(
-    start_daemon: StartDaemon, crew: MakeCrew, log: pytest.LogCaptureFixture
+    start_daemon: StartDaemon, log: pytest.LogCaptureFixture
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1))
+    daemon = await start_daemon(make_crew(max_running=1))
     with bind_log_contexts((LogContext(request_id="mine"),)):
         kickoff_id = await daemon.kickoff()
     with bind_log_contexts((LogContext(request_id="another"),)):
@@ -102,14 +98,14 @@ async def test_log_of_an_execution_names_its_request_at_the_kickoff_alone(
 
 
 async def test_log_of_an_interrupted_execution_has_its_own_event(
-    start_daemon: StartDaemon, crew: MakeCrew, log: pytest.LogCaptureFixture
+    start_daemon: StartDaemon, log: pytest.LogCaptureFixture
 ) -> None:
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
     await daemon.kill()
     assert told(log, LogEvent.EXECUTION_INTERRUPTED) == []
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     await daemon.end_of(kickoff_id)
     assert told(log, LogEvent.EXECUTION_INTERRUPTED) == [
         {"crew": ["c"], "kickoff_id": [kickoff_id]}
@@ -118,10 +114,10 @@ async def test_log_of_an_interrupted_execution_has_its_own_event(
 
 
 async def test_error_text_of_a_worker_is_one_printable_line_in_the_log(
-    start_daemon: StartDaemon, crew: MakeCrew, log: pytest.LogCaptureFixture
+    start_daemon: StartDaemon, log: pytest.LogCaptureFixture
 ) -> None:
     """A worker's text must not look like a line of the daemon's."""
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     end = await daemon.end_of(await daemon.kickoff("started", "failed one\nanother \x1b[31m"))
     assert end.error == "one\nanother \x1b[31m"
     (said,) = [m for m in map(message_text, log.records) if "ended as error" in m]
@@ -157,7 +153,6 @@ class HeldEnds:
 
 async def test_execution_that_ends_at_any_step_of_a_stop_frees_its_slot_for_no_other(
     start_daemon: StartDaemon,
-    crew: MakeCrew,
     limits: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,7 +164,7 @@ async def test_execution_that_ends_at_any_step_of_a_stop_frees_its_slot_for_no_o
     waiting: list[str] = []
     for step in count(1):
         # Without a program the executions need no process, and end soon.
-        daemon = await start_daemon(crew("c", "/no/such/program", max_running=slots))
+        daemon = await start_daemon(make_crew("c", "/no/such/program", max_running=slots))
         for each in waiting:
             await daemon.end_of(each)
         await daemon.comes_to_rest()

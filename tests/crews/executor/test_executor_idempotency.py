@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 from pydantic import JsonValue
@@ -11,20 +9,15 @@ from pydantic import JsonValue
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
+from tests.crews.executor.conftest import WAITS, Disk, StartDaemon, make_crew
 
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import Disk, MakeCrew, StartDaemon
-
-WAITS = ("started", "call gate", "echo", "result ok")
 SOON = 8.0  # seconds; a call to an actor takes no longer
 BODY: JsonValue = {"inputs": {"x": 1}}
 BROKEN = Catalog({}, (BrokenCrew("c", (), ()),))
 
 
-async def test_repeated_key_needs_no_room_in_the_queue(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1, queue=0))
+async def test_repeated_key_needs_no_room_in_the_queue(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon(make_crew(max_running=1, queue=0))
     first = await daemon.kickoff(*WAITS, key="k", body=BODY)
     with pytest.raises(Unavailable):
         await daemon.kickoff(key="other", body=BODY)
@@ -34,15 +27,13 @@ async def test_repeated_key_needs_no_room_in_the_queue(
 
 
 @pytest.mark.parametrize("now", ["broken", "gone", "wants more"])
-async def test_repeated_key_needs_no_crew_that_can_run(
-    start_daemon: StartDaemon, crew: MakeCrew, now: str
-) -> None:
-    daemon = await start_daemon(crew())
+async def test_repeated_key_needs_no_crew_that_can_run(start_daemon: StartDaemon, now: str) -> None:
+    daemon = await start_daemon(make_crew())
     first = await daemon.kickoff(key="k", body=BODY)
     catalogs = {
         "broken": BROKEN,
         "gone": Catalog({}),
-        "wants more": Catalog({"c": crew(inputs=(Input("topic"),))}),
+        "wants more": Catalog({"c": make_crew(inputs=(Input("topic"),))}),
     }
     await daemon.executor.apply_catalog(catalogs[now])
     with pytest.raises(Refused):
@@ -52,20 +43,11 @@ async def test_repeated_key_needs_no_crew_that_can_run(
     assert await daemon.kickoff(key="k", body=BODY) == first
 
 
-async def test_key_outlives_a_restart(start_daemon: StartDaemon) -> None:
-    daemon = await start_daemon()
-    first = await daemon.kickoff(*WAITS, key="k", body=BODY)
-    await daemon.gate.reaches(1)
-    await daemon.kill()
-    daemon = await start_daemon()
-    assert await daemon.kickoff(*WAITS, key="k", body=BODY) == first
-
-
 async def test_repeated_key_does_not_wait_for_a_full_disk_after_a_restart(
-    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk
+    start_daemon: StartDaemon, disk: Disk
 ) -> None:
     """New kickoffs of its crew wait until what was interrupted is put back."""
-    rerun = crew(on_restart="rerun")
+    rerun = make_crew(on_restart="rerun")
     daemon = await start_daemon(rerun)
     first = await daemon.kickoff(*WAITS, key="k", body=BODY)
     await daemon.gate.reaches(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -18,9 +17,7 @@ from smartlinkd.store.model import (
     StoreLimits,
     WebhookTarget,
 )
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import MakeCrew, StartDaemon
+from tests.crews.executor.conftest import StartDaemon, make_crew
 
 MAX_RERUNS = ExecutorLimits().max_reruns
 WAITS = ("started", "task a", "call gate", "echo", "done a", "task b", "done b", "result ok")
@@ -33,9 +30,9 @@ def ends(request: pytest.FixtureRequest) -> str:
 
 
 async def test_restart_interrupts_what_ran_and_runs_what_waited(
-    start_daemon: StartDaemon, crew: MakeCrew, ends: str
+    start_daemon: StartDaemon, ends: str
 ) -> None:
-    daemon = await start_daemon(crew(max_running=2))
+    daemon = await start_daemon(make_crew(max_running=2))
     webhooks = (WebhookTarget("crew", "https://example.com/"),)
     done = await daemon.kickoff()
     ended_before = await daemon.end_of(done)
@@ -44,7 +41,7 @@ async def test_restart_interrupts_what_ran_and_runs_what_waited(
     await getattr(daemon, ends)()
     assert list((daemon.folder / "runs").iterdir()) == []
 
-    daemon = await start_daemon(crew(max_running=1))
+    daemon = await start_daemon(make_crew(max_running=1))
     daemon.gate.open()
     ran = [await daemon.end_of(each) for each in ids]
     assert [each.status for each in ran] == [Status.INTERRUPTED] * 2 + [Status.COMPLETED] * 4
@@ -59,9 +56,9 @@ async def test_restart_interrupts_what_ran_and_runs_what_waited(
 
 
 async def test_restart_reruns_what_ran_in_a_crew_that_reruns(
-    start_daemon: StartDaemon, crew: MakeCrew, ends: str
+    start_daemon: StartDaemon, ends: str
 ) -> None:
-    again = crew(on_restart="rerun", max_running=2)
+    again = make_crew(on_restart="rerun", max_running=2)
     daemon = await start_daemon(again)
     ids = [await daemon.kickoff(*WAITS) for _ in range(3)]
     await daemon.gate.reaches(2)
@@ -89,9 +86,9 @@ async def test_restart_reruns_what_ran_in_a_crew_that_reruns(
 
 @pytest.mark.parametrize("waits", [True, False])
 async def test_execution_that_is_being_stopped_is_stopped_when_the_daemon_ends(
-    start_daemon: StartDaemon, crew: MakeCrew, nursery: trio.Nursery, *, waits: bool
+    start_daemon: StartDaemon, nursery: trio.Nursery, *, waits: bool
 ) -> None:
-    again = crew(on_restart="rerun", grace=1.0)
+    again = make_crew(on_restart="rerun", grace=1.0)
     daemon = await start_daemon(again)
     kickoff_id = await daemon.kickoff("started", "deaf", "call gate", "hang")
     await daemon.gate.reaches(1)
@@ -112,10 +109,8 @@ async def test_execution_that_is_being_stopped_is_stopped_when_the_daemon_ends(
     assert "crew_execution_requeued" not in await daemon.story(kickoff_id)
 
 
-async def test_execution_is_rerun_three_times_at_most(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    again = crew(on_restart="rerun")
+async def test_execution_is_rerun_three_times_at_most(start_daemon: StartDaemon) -> None:
+    again = make_crew(on_restart="rerun")
     daemon = await start_daemon(again)
     kickoff_id = await daemon.kickoff(*WAITS)
     for _ in range(MAX_RERUNS):
@@ -134,11 +129,9 @@ async def test_execution_is_rerun_three_times_at_most(
     assert (await daemon.story(kickoff_id)).count("crew_execution_requeued") == MAX_RERUNS
 
 
-async def test_rerun_beyond_the_stores_limit_is_interrupted(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
+async def test_rerun_beyond_the_stores_limit_is_interrupted(start_daemon: StartDaemon) -> None:
     """The execution has as many webhook calls as it may: the daemon must not fail at that."""
-    again = crew(on_restart="rerun")
+    again = make_crew(on_restart="rerun")
     daemon = await start_daemon(again)
     all_events = WebhookTarget("stream", "https://example.com/")
     kickoff_id = await daemon.kickoff(*WAITS, webhooks=(all_events,))
@@ -154,15 +147,13 @@ async def test_rerun_beyond_the_stores_limit_is_interrupted(
     )
 
 
-async def test_restart_without_a_crew_ends_its_executions(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew("old", max_running=1), crew("c"))
+async def test_restart_without_a_crew_ends_its_executions(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon(make_crew("old", max_running=1), make_crew("c"))
     ids = [await daemon.kickoff(*WAITS, crew="old") for _ in range(3)]
     await daemon.gate.reaches(1)
     await daemon.kill()
 
-    daemon = await start_daemon(crew("c"))
+    daemon = await start_daemon(make_crew("c"))
     why = [INTERRUPTED, NEVER_RUN, NEVER_RUN]  # the first one had begun
     for each, error in zip(ids, why, strict=True):
         end = await daemon.end_of(each, "old")
@@ -172,10 +163,8 @@ async def test_restart_without_a_crew_ends_its_executions(
     assert (await daemon.end_of(await daemon.kickoff())).state is ExecutionState.SUCCESS
 
 
-async def test_restart_with_a_broken_crew_keeps_what_waits(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew("old", max_running=1))
+async def test_restart_with_a_broken_crew_keeps_what_waits(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon(make_crew("old", max_running=1))
     begun, stopped, waits = [await daemon.kickoff(*WAITS, crew="old") for _ in range(3)]
     await daemon.gate.reaches(1)
     await daemon.kill()
@@ -189,15 +178,15 @@ async def test_restart_with_a_broken_crew_keeps_what_waits(
     assert (await daemon.look(waits, "old")).state is ExecutionState.PENDING
     await daemon.stop()
 
-    daemon = await start_daemon(crew("old"))
+    daemon = await start_daemon(make_crew("old"))
     daemon.gate.open()
     assert (await daemon.end_of(waits, "old")).state is ExecutionState.SUCCESS
 
 
 async def test_execution_can_be_stopped_while_it_is_loaded_after_a_restart(
-    start_daemon: StartDaemon, crew: MakeCrew
+    start_daemon: StartDaemon,
 ) -> None:
-    one = crew(max_running=1, on_restart="rerun")
+    one = make_crew(max_running=1, on_restart="rerun")
     daemon = await start_daemon(one)
     left = [await daemon.kickoff(*WAITS) for _ in range(3)]
     await daemon.gate.reaches(1)

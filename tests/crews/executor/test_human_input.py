@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -18,9 +17,7 @@ from smartlinkd.store.model import (
     StoreLimits,
     WebhookTarget,
 )
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
+from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
 
 ASKS = ("started", "task a", "ask a", "echo", "done a", "result ok")
 WAITING = Status.WAITING_FOR_HUMAN_INPUT
@@ -152,9 +149,9 @@ async def test_answer_whose_webhooks_cannot_be_kept_is_refused_and_the_question_
 
 
 async def test_refused_answer_leaves_the_human_as_much_time_as_before(
-    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
+    mock_clock: MockClock, start_daemon: StartDaemon
 ) -> None:
-    daemon = await start_daemon(crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
+    daemon = await start_daemon(make_crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
     kickoff_id = await daemon.kickoff(*ASKS)
     await daemon.reaches(kickoff_id, WAITING)
     await wait_all_tasks_blocked()
@@ -165,9 +162,12 @@ async def test_refused_answer_leaves_the_human_as_much_time_as_before(
     await wait_all_tasks_blocked()
     assert (await daemon.look(kickoff_id)).status is WAITING
     mock_clock.jump(2)
-    error = (await daemon.end_of(kickoff_id)).error
-    assert error is not None
-    assert error.startswith("nobody answered the question about task a within the 1000 s")
+    end = await daemon.end_of(kickoff_id)
+    assert end.status is Status.TIMED_OUT
+    assert end.error == (
+        "nobody answered the question about task a within the 1000 s that its crew gives a human "
+        "(human_deadline); the worker ended without a signal"
+    )
 
 
 async def test_answer_that_repeats_the_webhooks_keeps_their_targets(

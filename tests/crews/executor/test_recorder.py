@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -12,11 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.model import ExecutionState, Status
+from tests.crews.executor.conftest import CrewsDaemon, Disk, StartDaemon, make_crew
 
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon
-
-HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "echo", "done a", "log 2", "result ok")
 STORY = [
     "crew_kickoff_started",
@@ -34,18 +31,6 @@ BEGINNING_OF_NEXT = 4
 the start."""
 
 
-async def test_kickoff_refused_by_a_full_disk_spends_no_key(
-    disk: Disk, daemon: CrewsDaemon
-) -> None:
-    disk.refusing = True
-    with pytest.raises(Unavailable, match="disk is full"):
-        await daemon.kickoff(key="k", body={"a": 1})
-    disk.refusing = False
-    assert await daemon.store.unfinished() == []
-    kickoff_id = await daemon.kickoff(key="k", body={"a": 2})
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
 @pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
 async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     disk: Disk, daemon: CrewsDaemon, refused: int
@@ -59,18 +44,6 @@ async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     assert disk.refused == 3
     assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
     assert await daemon.story(kickoff_id) == STORY
-
-
-async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok")
-    await daemon.gate.reaches(1)
-    disk.refusing = True
-    daemon.gate.open()
-    await disk.has_refused(3)
-    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
-    assert (await daemon.story(kickoff_id))[-1] == "tool_usage_started"
-    disk.refusing = False
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_execution_that_waits_for_the_disk_is_stopped(
@@ -128,12 +101,11 @@ async def test_answer_repeated_after_a_timeout_is_the_same_answer(
 async def test_stop_on_a_full_disk_is_unavailable_in_time(
     disk: Disk,
     start_daemon: StartDaemon,
-    crew: MakeCrew,
     limits: dict[str, Any],
     waits: bool,
 ) -> None:
     limits["completion_timeout_s"] = 0.05
-    daemon = await start_daemon(crew(max_running=1, grace=1.0))
+    daemon = await start_daemon(make_crew(max_running=1, grace=1.0))
     running = await daemon.kickoff("started", "call gate", "echo", "result ok")
     kickoff_id = await daemon.kickoff("started", "hang") if waits else running
     await daemon.gate.reaches(1)
@@ -153,9 +125,9 @@ async def test_stop_on_a_full_disk_is_unavailable_in_time(
 
 
 async def test_full_disk_does_not_keep_the_daemon_from_ending(
-    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew
+    disk: Disk, start_daemon: StartDaemon
 ) -> None:
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     waiting = await daemon.kickoff(*SCRIPT)
     await daemon.gate.reaches(1)
     disk.refusing = True
@@ -164,15 +136,15 @@ async def test_full_disk_does_not_keep_the_daemon_from_ending(
     with trio.fail_after(5):
         await daemon.stop()
     disk.refusing = False
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     assert (await daemon.end_of(waiting)).status is Status.INTERRUPTED
 
 
 async def test_kickoff_while_an_outcome_waits_for_the_disk_waits_for_its_slot(
-    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk
+    start_daemon: StartDaemon, disk: Disk
 ) -> None:
     """Its end can be seen a moment before the executor has heard that it is recorded."""
-    daemon = await start_daemon(crew(max_running=1, queue=0))
+    daemon = await start_daemon(make_crew(max_running=1, queue=0))
     first = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
     disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=1_000_000)
@@ -186,9 +158,9 @@ async def test_kickoff_while_an_outcome_waits_for_the_disk_waits_for_its_slot(
 
 
 async def test_stop_while_an_outcome_waits_for_the_disk_is_refused(
-    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk, caplog: pytest.LogCaptureFixture
+    start_daemon: StartDaemon, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1, grace=1.0))
+    daemon = await start_daemon(make_crew(max_running=1, grace=1.0))
     kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok", "hang")
     await daemon.gate.reaches(1)
     disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=10)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import ExecutionState
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import MakeCrew, StartDaemon
-
-WAITS = ("started", "call gate", "echo", "result ok")
+from tests.crews.executor.conftest import WAITS, StartDaemon, make_crew
 
 
-async def test_no_more_run_than_max_running(start_daemon: StartDaemon, crew: MakeCrew) -> None:
-    daemon = await start_daemon(crew(max_running=3))
+async def test_no_more_run_than_max_running(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon(make_crew(max_running=3))
     ids = [await daemon.kickoff(*WAITS) for _ in range(7)]
     await daemon.gate.reaches(3)
     assert daemon.executor.load() == {"c": CrewLoad(running=3, waiting=4)}
@@ -30,9 +24,9 @@ async def test_no_more_run_than_max_running(start_daemon: StartDaemon, crew: Mak
     assert daemon.gate.most_waiting == 3
 
 
-async def test_busy_crew_holds_up_no_other(start_daemon: StartDaemon, crew: MakeCrew) -> None:
-    busy = crew("busy", max_running=1, queue=1)
-    daemon = await start_daemon(busy, crew("idle", max_running=1, queue=1))
+async def test_busy_crew_holds_up_no_other(start_daemon: StartDaemon) -> None:
+    busy = make_crew("busy", max_running=1, queue=1)
+    daemon = await start_daemon(busy, make_crew("idle", max_running=1, queue=1))
     waiting = [await daemon.kickoff(*WAITS, crew="busy") for _ in range(2)]
     await daemon.gate.reaches(1)
     assert (
@@ -45,10 +39,8 @@ async def test_busy_crew_holds_up_no_other(start_daemon: StartDaemon, crew: Make
         await daemon.end_of(each, "busy")
 
 
-async def test_kickoffs_at_the_same_moment_keep_the_queues_bound(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=2, queue=3))
+async def test_kickoffs_at_the_same_moment_keep_the_queues_bound(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon(make_crew(max_running=2, queue=3))
     ids: list[str] = []
     refused: list[Unavailable] = []
 

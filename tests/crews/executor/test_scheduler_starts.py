@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -10,9 +10,7 @@ from trio.testing import MockClock
 
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.store.model import Execution, ExecutionState, Status
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
+from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +20,8 @@ def one_at_a_time(limits: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-async def daemon(start_daemon: StartDaemon, crew: MakeCrew) -> CrewsDaemon:
-    return await start_daemon(crew(max_running=3), crew("other"))
+async def daemon(start_daemon: StartDaemon) -> CrewsDaemon:
+    return await start_daemon(make_crew(max_running=3), make_crew("other"))
 
 
 async def one_that_waits(daemon: CrewsDaemon, *script: str) -> str:
@@ -58,11 +56,11 @@ async def test_worker_counts_as_started_once_it_said_something(daemon: CrewsDaem
 
 
 async def test_worker_that_says_nothing_counts_as_started_after_its_time(
-    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew, limits: dict[str, Any]
+    mock_clock: MockClock, start_daemon: StartDaemon, limits: dict[str, Any]
 ) -> None:
     limits["start_timeout_s"] = 10.0
     mock_clock.rate = 1.0
-    daemon = await start_daemon(crew())
+    daemon = await start_daemon(make_crew())
     first = await daemon.kickoff("hang")
     second = await one_that_waits(daemon)
     mock_clock.jump(10.0)
@@ -81,13 +79,13 @@ async def test_worker_that_ends_at_its_start_holds_up_nobody(
 
 @pytest.mark.parametrize("how", ["in order", "in the midst of all"])
 async def test_execution_that_waits_for_a_start_is_run_by_the_next_daemon(
-    daemon: CrewsDaemon, start_daemon: StartDaemon, crew: MakeCrew, how: str
+    daemon: CrewsDaemon, start_daemon: StartDaemon, how: str
 ) -> None:
     await daemon.kickoff("hang")
     second = await one_that_waits(daemon)
     with trio.fail_after(20.0):
         await (daemon.stop() if how == "in order" else daemon.kill())
-    again = await start_daemon(crew(on_restart="fail"))
+    again = await start_daemon(make_crew(on_restart="fail"))
     await completes(again, second)
     story = ["crew_kickoff_started", "crew_kickoff_completed"]
     assert await again.story(second) == story

@@ -82,12 +82,6 @@ def test_message_of_a_worker_becomes_a_change_and_an_event(
     assert {each.timestamp for each in entry.events} <= {NOW}
 
 
-def test_event_queues_calls_to_its_targets() -> None:
-    entry = ledger(STREAM, STEP).entry_for(Step(thought="hm"), NOW, 0.0)
-    assert [call.target for call in entry.deliveries] == [STREAM, STEP]
-    assert {call.due_at for call in entry.deliveries} == {NOW}
-
-
 def test_completed_task_is_recorded_with_its_beginning() -> None:
     began = TaskStarted(
         task_id="a", name="scout", agent="Scout", description="look", expected_output="a list"

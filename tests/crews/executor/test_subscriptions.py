@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -11,12 +11,9 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.crews.subscriptions import EVENTS_AT_ONCE, Subscriptions
 from smartlinkd.store.model import ExecutionEvent, ExecutionState
-
-if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
+from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
 
 C = CrewUser("c")
-WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def test_notification_before_the_wait_is_kept_once() -> None:
@@ -34,9 +31,9 @@ async def test_notification_before_the_wait_is_kept_once() -> None:
 
 
 async def test_wait_ends_with_a_change_of_state_and_with_no_other_event(
-    start_daemon: StartDaemon, crew: MakeCrew
+    start_daemon: StartDaemon,
 ) -> None:
-    daemon = await start_daemon(crew(max_running=1))
+    daemon = await start_daemon(make_crew(max_running=1))
     running = await daemon.kickoff("started", "call gate", "echo", "log 1", "task a", "exit 1")
     waiting = await daemon.kickoff("started", "hang")
     await daemon.gate.reaches(1)
@@ -71,10 +68,10 @@ async def test_slow_follower_loses_nothing_and_holds_up_nobody(daemon: CrewsDaem
 
 @pytest.mark.parametrize("question", ["summary", "events"])
 async def test_execution_that_ends_between_two_reads_is_followed_to_its_end(
-    start_daemon: StartDaemon, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch, question: str
+    start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     """Behind the first question, and behind the second."""
-    daemon = await start_daemon(crew(max_running=1))
+    daemon = await start_daemon(make_crew(max_running=1))
     running, waiting = [await daemon.kickoff(*WAITS) for _ in range(2)]
     honest = getattr(daemon.store, question)
 

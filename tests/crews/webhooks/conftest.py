@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
@@ -20,14 +19,12 @@ from smartlinkd.store.model import (
     Change,
     ExecutionUpdate,
     NewDelivery,
-    NewExecution,
-    Retention,
     WebhookTarget,
 )
-from tests.net.receivers import behave, open_receiver, receiver
+from tests.net.receivers import open_receiver, receiver
+from tests.store.calls import NOW, make_store, new
 
-__all__ = ["behave", "open_receiver", "receiver"]  # fixtures
-NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+__all__ = ["open_receiver", "receiver"]  # fixtures
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
@@ -44,15 +41,8 @@ class RunningDispatcher:
         return NOW + timedelta(seconds=trio.current_time() - self._began)
 
     async def execution(self, *targets: WebhookTarget) -> str:
-        new = NewExecution(
-            id=str(uuid4()),
-            crew="deal-post",
-            owner="",
-            created_at=self.wall(),
-            inputs={},
-            webhooks=targets,
-        )
-        return (await self.store.create(new, idempotency=None)).id
+        given = new(created_at=self.wall(), webhooks=targets)
+        return (await self.store.create(given, idempotency=None)).id
 
     async def queue(self, execution_id: str, target: WebhookTarget, *bodies: bytes) -> None:
         calls = [NewDelivery(target, body, self.wall()) for body in bodies]
@@ -94,9 +84,6 @@ class RunningDispatcher:
 
 @pytest.fixture
 async def dispatcher(tmp_path: Path, nursery: trio.Nursery) -> RunningDispatcher:
-    kept = Retention(age=timedelta(days=30), count=1000)
-    path = tmp_path / "journal.db"
-    key = SecretBytes(b"k" * 32)
-    store = Store(path, key=key, retention=kept, synchronous="OFF")
+    store = make_store(tmp_path / "journal.db")
     await nursery.start(store.run)
     return RunningDispatcher(store, nursery)

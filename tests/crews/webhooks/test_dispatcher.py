@@ -19,6 +19,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
 from smartlinkd.store.model import WebhookTarget
+from tests.fakes.internet import answer, hang, reset
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 
@@ -63,9 +64,9 @@ async def attempts(dispatcher: Any, count: int) -> Any:
 
 
 async def test_failed_call_is_repeated_with_the_same_id_and_body(
-    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.next.extend([behave.answer(503), behave.reset])
+    receiver.next.extend([answer(503), reset])
     await dispatcher.call(receiver.url(), b'{"id": "e-1"}')
     await dispatcher.begin(key=SecretBytes(b"s"))
 
@@ -89,9 +90,9 @@ async def test_failed_call_is_repeated_with_the_same_id_and_body(
 
 
 async def test_calls_behind_a_failed_one_wait_over_a_restart(
-    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.next.append(behave.answer(500))
+    receiver.next.append(answer(500))
     await dispatcher.call(receiver.url(), b"first", b"second", b"third")
     stop = await dispatcher.begin()
     await attempts(dispatcher, 1)
@@ -109,12 +110,12 @@ async def test_calls_behind_a_failed_one_wait_over_a_restart(
 
 
 async def test_failing_target_holds_up_no_other(
-    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     bad = WebhookTarget("step", receiver.url("/bad"))
     good = WebhookTarget("task", receiver.url("/good"))
     execution_id = await dispatcher.execution(bad, good)
-    receiver.next.append(behave.answer(500))
+    receiver.next.append(answer(500))
     await dispatcher.queue(execution_id, bad, *[b"bad"] * 150)  # more than one look shows
     await dispatcher.begin()
     await dispatcher.until(lambda found: found[0].attempts == 1)
@@ -127,10 +128,10 @@ async def test_failing_target_holds_up_no_other(
 
 @pytest.mark.parametrize("status", [301, 404, 410])
 async def test_refused_call_is_given_up_and_the_next_is_made(
-    dispatcher: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
+    dispatcher: Any, receiver: Any, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.handler.addFilter(ContextFilter())
-    receiver.next.append(behave.answer(status, Location=receiver.url("/elsewhere")))
+    receiver.next.append(answer(status, Location=receiver.url("/elsewhere")))
     execution_id = await dispatcher.call(receiver.url(), b"first", b"second")
     await dispatcher.begin()
     await dispatcher.done()
@@ -147,9 +148,9 @@ async def test_refused_call_is_given_up_and_the_next_is_made(
 
 
 async def test_call_older_than_the_maximum_is_made_once_more_at_most(
-    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.usual = behave.answer(500)
+    receiver.usual = answer(500)
     await dispatcher.call(receiver.url(), b"old")
     mock_clock.jump(WebhookLimits().max_age_s + 1)
     await dispatcher.begin()
@@ -158,9 +159,9 @@ async def test_call_older_than_the_maximum_is_made_once_more_at_most(
 
 
 async def test_call_that_always_fails_is_given_up_after_a_day(
-    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.usual = behave.answer(500)
+    receiver.usual = answer(500)
     began = dispatcher.wall()
     await dispatcher.call(receiver.url(), b"{}")
     await dispatcher.begin()
@@ -172,7 +173,7 @@ async def test_call_that_always_fails_is_given_up_after_a_day(
 
 
 async def test_call_cut_off_or_not_recorded_at_a_stop_is_repeated_with_its_id(
-    dispatcher: Any, receiver: Any, behave: Any, monkeypatch: pytest.MonkeyPatch
+    dispatcher: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noting = trio.Event()
 
@@ -180,7 +181,7 @@ async def test_call_cut_off_or_not_recorded_at_a_stop_is_repeated_with_its_id(
         noting.set()
         await trio.sleep_forever()
 
-    receiver.next.append(behave.hang)
+    receiver.next.append(hang)
     await dispatcher.call(receiver.url(), b"{}", b"next")
     stop = await dispatcher.begin()
     await receiver.until(1)
@@ -267,12 +268,11 @@ async def test_malformed_address_ends_its_call_alone(dispatcher: Any, receiver: 
 async def test_log_of_calls_has_no_path_and_no_credential(
     dispatcher: Any,
     receiver: Any,
-    behave: Any,
     mock_clock: trio.testing.MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="smartlinkd")
-    receiver.next.extend([behave.answer(503), behave.answer(404), behave.answer(200)])
+    receiver.next.extend([answer(503), answer(404), answer(200)])
     credential = SecretStr("Bearer swordfish")
     url = receiver.url("/swordfish?token=swordfish")
     await dispatcher.call(url, b"swordfish", b"swordfish", auth=credential)
@@ -320,13 +320,11 @@ async def test_call_queued_while_due_calls_are_read_is_made_at_once(
         await receiver.until(1)
 
 
-async def hanging(
-    dispatcher: Any, open_receiver: OpenReceiver, behave: Any, hosts: int
-) -> list[Any]:
+async def hanging(dispatcher: Any, open_receiver: OpenReceiver, hosts: int) -> list[Any]:
     """Open receivers that hang, and queue ten calls to each."""
     receivers = [await open_receiver() for _ in range(hosts)]
     for receiver in receivers:
-        receiver.usual = behave.hang
+        receiver.usual = hang
         for _ in range(10):
             await dispatcher.call(receiver.url(), b"{}")
     return receivers
@@ -334,10 +332,10 @@ async def hanging(
 
 @pytest.mark.parametrize(("calls", "size"), [(150, 2), (8, 3 * 1024 * 1024)])
 async def test_many_calls_to_a_host_that_hangs_hide_no_other(
-    dispatcher: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
+    dispatcher: Any, open_receiver: OpenReceiver, calls: int, size: int
 ) -> None:
     silent, other = await open_receiver(), await open_receiver("127.0.0.2")
-    silent.usual = behave.hang
+    silent.usual = hang
     for _ in range(calls):
         await dispatcher.call(silent.url(), b"x" * size)
     await dispatcher.begin()
@@ -350,13 +348,13 @@ async def test_many_calls_to_a_host_that_hangs_hide_no_other(
 
 
 async def test_slots_are_limited_for_later_calls_too(
-    dispatcher: Any, open_receiver: OpenReceiver, behave: Any
+    dispatcher: Any, open_receiver: OpenReceiver
 ) -> None:
-    receivers = await hanging(dispatcher, open_receiver, behave, 7)
+    receivers = await hanging(dispatcher, open_receiver, 7)
     await dispatcher.begin()
     for receiver in receivers:
         await receiver.until(LIMITS.at_once_to_a_host)
-    receivers += await hanging(dispatcher, open_receiver, behave, 3)
+    receivers += await hanging(dispatcher, open_receiver, 3)
     dispatcher.nudge()
     while sum(receiver.at_once for receiver in receivers) < LIMITS.at_once:
         await trio.testing.wait_all_tasks_blocked(0.01)
