@@ -46,6 +46,18 @@ async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     assert await daemon.story(kickoff_id) == STORY
 
 
+async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok")
+    await daemon.gate.reaches(1)
+    disk.refusing = True
+    daemon.gate.open()
+    await disk.has_refused(3)
+    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
+    assert (await daemon.story(kickoff_id))[-1] == "tool_usage_started"
+    disk.refusing = False
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+
+
 async def test_execution_that_waits_for_the_disk_is_stopped(
     disk: Disk, daemon: CrewsDaemon
 ) -> None:
