@@ -133,7 +133,7 @@ class FakeExecutor:
         return self.known[kickoff_id]
 
     async def executions(
-        self, caller: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
+        self, caller: CrewUser, *, state: ExecutionState | None, limit: int, **_cursor: str | None
     ) -> ListPage:
         self.refuse()
         seen: list[Summary] = [

@@ -177,5 +177,3 @@ async def test_bug_is_500_with_one_log_record(
     }
     (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert record.getMessage().endswith("/executions failed")
-
-

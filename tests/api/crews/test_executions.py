@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 

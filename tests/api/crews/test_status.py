@@ -21,6 +21,8 @@ TASKS = (
     ),
     TaskRecord("2", agent="writer"),
 )
+
+
 async def status(served: ServedCrews, kickoff_id: str, query: str = "") -> Any:
     answer = await served.own.get(f"/status/{kickoff_id}{query}", served.token)
     assert answer.status_code == 200, answer.text
