@@ -7,24 +7,9 @@ from pathlib import Path
 import pytest
 
 import smartlinkd
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
 from smartlinkd.commands import demo
-from smartlinkd.errors import Invalid
 from smartlinkd.sandbox import server
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "config.toml"
-    state = tmp_path / "state"
-    state.mkdir()
-    path.write_text(
-        f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n'
-        f'[state]\ndirectory = "{state}"\n'
-    )
-    path.chmod(0o600)
-    return path
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,17 +61,6 @@ def test_client_commands_need_the_state_directory_alone(
     assert f"no daemon answers on {tmp_path}/control.sock" in capsys.readouterr().err
 
 
-def test_environment_variables_override_the_file(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SMARTLINKD_SERVER__BIND", "127.0.0.1:9")
-    monkeypatch.setenv("SMARTLINKD_SERVER__TRUSTED_PROXIES", '["0.0.0.0/0"]')
-    assert main(["check-config", str(config)]) == 0
-    out, err = capsys.readouterr()
-    assert "listens on 127.0.0.1:9" in out
-    assert err.startswith("warning: server.trusted_proxies: ")
-
-
 def test_demo_and_sandbox_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, object]] = []
 
@@ -106,17 +80,6 @@ def test_demo_and_sandbox_get_their_options(monkeypatch: pytest.MonkeyPatch) -> 
         {"host": "127.0.0.1", "port": 0},
         {"host": "::1", "port": 9001},
     ]
-
-
-def test_refusal_of_a_command_exits_with_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(**_: object) -> int:
-        raise Invalid("--port: is taken")
-
-    monkeypatch.setattr(server, "main", refuse)
-    assert main(["sandbox"]) == 1
-    assert capsys.readouterr().err == "smartlinkd: --port: is taken\n"
 
 
 def test_an_interrupted_command_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch) -> None:

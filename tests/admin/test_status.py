@@ -208,23 +208,6 @@ def test_daemon_is_not_ready_while_a_part_does_not_run(parts: Parts, state: Chil
     assert parts.operator.not_ready() == state
 
 
-# Commands
-
-
-async def test_tokens_are_revoked_and_keys_if_wanted(parts: Parts, nursery: trio.Nursery) -> None:
-    await nursery.start(parts.auth.run)
-    await parts.do("keys create", name="a bot", scopes=["convert"])
-    login = await parts.auth.login("correct horse", "192.0.2.1")
-    assert hasattr(login, "token")
-    assert (await parts.auth.check_session(login.token)).jti
-    assert "message" in await parts.do("tokens revoke")
-    with pytest.raises(Refused, match="log in again"):
-        await parts.auth.check_session(login.token)
-    assert len((await parts.do("keys list"))["keys"]) == 1
-    await parts.do("tokens revoke", keys=True)
-    assert await parts.do("keys list") == {"keys": []}
-
-
 # Crews
 
 

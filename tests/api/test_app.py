@@ -38,8 +38,7 @@ async def test_unknown_path_is_404(daemon: Daemon) -> None:
         "/crews",
         "/inputs",
     ]:
-        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        head, _, body = (await daemon.raw(request.encode())).partition(b"\r\n\r\n")
+        head, _, body = (await daemon.ask_raw("GET", path)).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 404 "), path
         assert json.loads(body)["ok"] is False, path
 

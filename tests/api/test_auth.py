@@ -19,11 +19,7 @@ async def test_authorization_is_the_scheme_bearer_and_a_token(daemon: Daemon, to
         **dict.fromkeys(("Bearer {}", "bearer {}", "BEARER {}"), 200),
     }
     for header, status in statuses.items():
-        request = (
-            f"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            f"Authorization: {header.format(token)}\r\n\r\n"
-        )
-        answer = await daemon.raw(request.encode())
+        answer = await daemon.ask_raw("GET", "/api/status", header.format(token))
         assert answer.startswith(b"HTTP/1.1 %d " % status), header
 
 

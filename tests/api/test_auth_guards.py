@@ -126,11 +126,7 @@ async def test_client_that_is_not_local_is_told_why_and_what_to_send(daemon: Dae
 async def test_wrong_sync_key_is_403(start: Start) -> None:
     daemon = await start(cookie=CLOSED)
     for given in ["", "wrong", SYNC_KEY + "x", SYNC_KEY[:-1], SYNC_KEY.upper(), "k\u00e9y"]:
-        request = (
-            f"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            f"Authorization: Bearer {given}\r\n\r\n"
-        )
-        answer = await daemon.raw(request.encode("latin1"))
+        answer = await daemon.ask_raw("GET", PATH, f"Bearer {given}")
         assert answer.startswith(b"HTTP/1.1 403 "), given
         assert b"sync key" in answer, given
 

@@ -64,21 +64,15 @@ def document() -> Any:
     return document_of([api])
 
 
-def test_operation_is_described_by_its_docstring(document: Any) -> None:
+def test_operation_has_its_docstring_required_fields_and_retry_after(document: Any) -> None:
     greet = document["paths"]["/towns/{town}/greet"]["post"]
     assert greet["operationId"] == "greet"
     assert greet["summary"] == "Say hello."
     assert greet["description"] == "To the one who calls."
-
-
-def test_fields_of_answers_are_required(document: Any) -> None:
     schemas = document["components"]["schemas"]
     assert schemas["Greeted"]["required"] == ["text", "shared"]
     assert schemas["Failure"]["required"] == ["ok", "error"]
-
-
-def test_temporary_errors_have_retry_after(document: Any) -> None:
-    answers = document["paths"]["/towns/{town}/greet"]["post"]["responses"]
+    answers = greet["responses"]
     assert answers["429"]["headers"]["Retry-After"]["required"] is True
     assert "Retry-After" not in answers["502"]["headers"]
 

@@ -5,9 +5,7 @@ Each answer of every test here is checked for a request id (`conftest.Conformity
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +22,13 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Lines]:
     """Return a function that returns the daemon's log records as JSON objects."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(logs.JsonFormatter())
-    handler.addFilter(ContextFilter())
-    ours = logging.getLogger("smartlinkd")
-    before = ours.level
-    ours.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    ours.removeHandler(handler)
-    ours.setLevel(before)
+    caplog.set_level("INFO", "smartlinkd")
+    context, formatter = ContextFilter(), logs.JsonFormatter()
+    caplog.handler.addFilter(context)
+    yield lambda: [json.loads(formatter.format(each)) for each in caplog.records]
+    caplog.handler.removeFilter(context)
 
 
 async def test_log_lines_of_other_parts_have_the_request_id(start: Start, lines: Lines) -> None:

@@ -54,6 +54,7 @@ class Order(BaseModel):
         (b'{"links": []}', "links: has too few items (at least 1)"),
         (b'{"links": ["", "", "", "", ""]}', "links: has too many items (at most 4)"),
         (b'{"links": ["", "", "", 4]}', "links.3: must be a string"),
+        (rb'{"links": ["\ud83d", 1]}', "links.1: must be a string"),
         (b'{"links": [""], "count": "2"}', "count: must be a whole number"),
         (b'{"links": [""], "count": 2.5}', "count: must be a whole number"),
         (b'{"links": [""], "count": 0}', "count: must be 1 or more"),
@@ -90,13 +91,6 @@ def test_body_that_is_no_json_is_refused(body: bytes) -> None:
         parse_body(Order, body)
 
 
-def test_lone_surrogate_is_read_as_the_replacement_character() -> None:
-    body = rb'{"\ud83d": 1, "links": ["a\uD83D", "\ud83d\ude00", "\\ud83d"], "password": "\ude00"}'
-    order = parse_body(Order, body)
-    assert order.links == ["a\ufffd", "\U0001f600", "\\ud83d"]
-    assert order.password == SecretStr("\ufffd")
-
-
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 def test_lone_surrogate_stays_in_an_as_sent_field(mark: bytes) -> None:
     class Letter(Body):
@@ -108,11 +102,6 @@ def test_lone_surrogate_stays_in_an_as_sent_field(mark: bytes) -> None:
     assert letter.to_whom == ["a\ud83d", "\ude00b", "\U0001f600"]
     assert letter.text == "\ufffd"
     assert parse_body(Letter, rb'{"text": "\ud83d"}').to_whom is None
-
-
-def test_wrong_body_with_a_lone_surrogate_names_the_field() -> None:
-    with pytest.raises(Invalid, match=r"^links\.1: must be a string$"):
-        parse_body(Order, rb'{"links": ["\ud83d", 1]}')
 
 
 def test_unknown_fields_duplicates_and_nan_are_taken() -> None:

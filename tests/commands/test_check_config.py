@@ -99,13 +99,16 @@ def environment_file(tmp_path: Path) -> None:
     env.chmod(0o600)
 
 
-def test_good_crews_are_listed(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(GOOD)
+def test_good_crews_are_listed_and_warnings_told(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(GOOD + '[server]\ntrusted_proxies = ["0.0.0.0/0"]\n')
     assert main(["check-config", str(path)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{path}: OK\n")
     assert '  crew "greeter" (command): inputs name, [tone]; at /crews/greeter, /\n' in out
     assert '  crew "counter" (command): inputs none; at /crews/counter, 127.0.0.1:8801\n' in out
+    assert err.startswith("warning: server.trusted_proxies: ")
     assert "crew" not in err
 
 

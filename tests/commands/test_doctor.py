@@ -18,6 +18,7 @@ from smartlinkd.browser.chromium import find_executable
 from smartlinkd.commands import doctor
 from smartlinkd.config import Settings, build
 from smartlinkd.config.settings import BrowserSection
+from tests.config_file import WITHOUT_BROWSER
 
 HASH = hash_password("correct horse")
 
@@ -198,12 +199,7 @@ def test_chromium_is_started_as_it_is_configured(
 def test_daemon_that_asks_apis_only_needs_no_chromium(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    apis = {
-        "links": {"source": "open_api"},
-        "products": {"source": "none"},
-        "open_api": {"app_id": "123456", "secret": "hunter2"},
-    }
-    assert doctor.main(partial(settings, tmp_path, tmp_path / "none", apis)) == 0
+    assert doctor.main(partial(settings, tmp_path, tmp_path / "none", WITHOUT_BROWSER)) == 0
     assert "ok    Chromium       not needed" in capsys.readouterr().out
 
 

@@ -79,7 +79,10 @@ def test_each_problem_of_the_configuration_is_a_record(
 
 
 def test_serve_is_private_before_it_reads_a_secret(
-    config: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+    config: Path,
+    calls: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     seen: list[str] = []
 
@@ -89,6 +92,7 @@ def test_serve_is_private_before_it_reads_a_secret(
 
     monkeypatch.setattr(cli, "load", load)
     assert main(["serve", "--config", str(config)]) == 1
+    assert capsys.readouterr().err == "smartlinkd: config: enough\n"
     assert "private" in seen
 
 

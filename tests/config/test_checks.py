@@ -10,6 +10,7 @@ import pytest
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.config.checks import LIVE, changes, out_of_reach
+from tests.config_file import WITHOUT_BROWSER
 
 HASH = hash_password("correct horse")
 MIB = 1024 * 1024
@@ -67,9 +68,7 @@ def test_limit_above_the_machines_memory_is_a_warning(memory: int, keys: list[st
 
 
 def test_limit_of_a_chromium_that_is_not_needed_is_no_warning() -> None:
-    api = {"app_id": "1", "secret": "hunter2"}
-    sources = {"links": {"source": "open_api"}, "products": {"source": "none"}, "open_api": api}
-    settings = build({**sources, "auth": {"password_hash": HASH}})
+    settings = build({**WITHOUT_BROWSER, "auth": {"password_hash": HASH}})
     assert list(out_of_reach(settings, MIB)) == []
 
 

@@ -17,14 +17,9 @@ from smartlinkd.deploy import service
 from smartlinkd.deploy.service import InstallFailed
 from smartlinkd.deploy.units import paths_of
 from smartlinkd.net.addresses import Bind
+from tests.config_file import WITHOUT_BROWSER
 from tests.deploy.machine import BIND, NEW, Machine, Main
 from tests.fakes.terminal import Terminal
-
-APIS = {
-    "links": {"source": "open_api"},
-    "products": {"source": "none"},
-    "open_api": {"app_id": "1", "secret": "hunter2"},
-}
 
 
 def settings(more: Mapping[str, object]) -> Settings:
@@ -115,7 +110,7 @@ def test_browser_is_waited_for_where_one_is_needed(
     [
         ({}, True, "Chromium runs, in its sandbox"),
         ({}, False, "Chromium is NOT ready yet: `sudo smartlinkd status` tells why"),
-        (APIS, True, "it needs no Chromium"),
+        (WITHOUT_BROWSER, True, "it needs no Chromium"),
     ],
     ids=["ready", "not ready", "not needed"],
 )

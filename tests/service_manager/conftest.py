@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -97,14 +96,6 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     manager = Manager(str(tmp_path / "notify"))
     yield manager
     manager.close()
-
-
-def memfd_with(content: bytes) -> int:
-    """Return a memfd with a content, sealed as the daemon does it."""
-    descriptor = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.write(descriptor, content)
-    fcntl.fcntl(descriptor, 1033, 0b1111)  # F_ADD_SEALS
-    return descriptor
 
 
 def is_open(descriptor: int) -> bool:

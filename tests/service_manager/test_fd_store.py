@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from smartlinkd.memfd import sealed_file
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.fd_store import FdStore, is_cookie_name
 from smartlinkd.systemd.notify_socket import NotifySocket
 from smartlinkd.vault.record import MAX_RECORD, CookieRecord
-from tests.service_manager.conftest import Manager, is_open, memfd_with
+from tests.service_manager.conftest import Manager, is_open
 
 SECRET = "hunter2"
 SYNCED = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -66,9 +67,9 @@ def test_record_comes_back_and_the_next_is_stored_before_it_is_removed(
 
 def test_newest_record_is_restored_and_the_others_are_removed(manager: Manager) -> None:
     manager.store = {
-        "cookie-9": memfd_with(content("old")),
-        "cookie-11": memfd_with(content("newest")),
-        "cookie-10": memfd_with(content("older")),
+        "cookie-9": sealed_file("kept", content("old")),
+        "cookie-11": sealed_file("kept", content("newest")),
+        "cookie-10": sealed_file("kept", content("older")),
     }
     assert start(manager)[1] == record("newest")
     assert kept_in(manager) == [content("newest")]
@@ -76,8 +77,8 @@ def test_newest_record_is_restored_and_the_others_are_removed(manager: Manager) 
 
 def test_all_descriptors_that_were_passed_are_closed(manager: Manager) -> None:
     passed = [
-        Descriptor("cookie-2", memfd_with(content())),
-        Descriptor("cookie-1", memfd_with(b"")),
+        Descriptor("cookie-2", sealed_file("kept", content())),
+        Descriptor("cookie-1", sealed_file("kept", b"")),
     ]
     start(manager, passed)
     assert not any(is_open(each.number) for each in passed)
@@ -99,8 +100,8 @@ def test_record_that_is_broken_is_refused_without_showing_it(
     manager: Manager, stored: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager.store = {
-        "cookie-2": memfd_with(stored),
-        "cookie-1": memfd_with(content("before")),
+        "cookie-2": sealed_file("kept", stored),
+        "cookie-1": sealed_file("kept", content("before")),
     }
     assert start(manager)[1] == record("before")
     assert kept_in(manager) == [content("before")]
@@ -122,7 +123,7 @@ def test_record_that_an_older_daemon_stored_is_still_read(
     manager: Manager, cookie_text: str
 ) -> None:
     older = record(text=cookie_text)
-    found = Descriptor("cookie-1", memfd_with(older.model_dump_json().encode()))
+    found = Descriptor("cookie-1", sealed_file("kept", older.model_dump_json().encode()))
     assert start(manager, [found])[1] == older
 
 
@@ -142,7 +143,7 @@ def test_full_queue_delays_the_newest_record_and_keeps_the_old_one_stored(manage
 
 
 def test_full_queue_delays_a_removal(manager: Manager) -> None:
-    manager.store = {"cookie-1": memfd_with(b"broken")}
+    manager.store = {"cookie-1": sealed_file("kept", b"broken")}
     manager.fill()
     store, _ = start(manager)
     assert len(kept_in(manager)) == 1

@@ -16,6 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.admin.reports import PartReport, StatusReport
+from smartlinkd.memfd import sealed_file
 from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Intensity
@@ -31,7 +32,7 @@ from smartlinkd.systemd.manager import (
 from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS
 from smartlinkd.systemd.sockets import NO_SOCKETS
 from smartlinkd.vault.record import CookieRecord
-from tests.service_manager.conftest import Manager, is_open, memfd_with, report
+from tests.service_manager.conftest import Manager, is_open, report
 from tests.supervision.conftest import Child
 
 LIMIT = 20.0
@@ -130,7 +131,7 @@ def test_descriptors_are_passed_on_by_their_names(manager: Manager) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = Descriptor("http", os.dup(listening.fileno()))
         crew = Descriptor("crew-research", os.dup(listening.fileno()))
-    cookie = Descriptor("cookie-1", memfd_with(b"broken"))
+    cookie = Descriptor("cookie-1", sealed_file("kept", b"broken"))
     service_manager = given(manager, http, crew, cookie)
     assert service_manager.sockets.main == (http,)
     assert service_manager.sockets.crews == {"research": (crew,)}
@@ -146,7 +147,7 @@ def test_descriptors_are_passed_on_by_their_names(manager: Manager) -> None:
 def test_unknown_descriptor_is_closed_and_removed_from_the_store(
     manager: Manager, name: str
 ) -> None:
-    unknown = Descriptor(name, memfd_with(b"?"))
+    unknown = Descriptor(name, sealed_file("kept", b"?"))
     given(manager, unknown)
     assert not is_open(unknown.number)
     removal = "FDSTOREREMOVE=1\nFDNAME=stored"

@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import CREW_SOCKET, DOCUMENT, ROOT, Service, run
+from tests.systemd.machine import CREW_SOCKET, ROOT, Service, commands, run
 
 pytestmark = [pytest.mark.order("last")]
 
 OWNED = [Path("/etc/smartlinkd/config.toml"), Path("/var/lib/private/smartlinkd/journal.sqlite3")]
-
-
-def commands(what: str) -> str:
-    """Return the block of commands in docs/operating.md that contains `what`."""
-    blocks: list[str] = re.findall(r"```sh\n(.*?)```", DOCUMENT, flags=re.DOTALL)
-    (found,) = [block for block in blocks if what in block]
-    return found.replace("sudo ", "")
 
 
 def remaining_files() -> list[str]:
@@ -40,7 +33,8 @@ def test_backup_is_restored_after_a_purge(crew_socket: Service, tmp_path: Path) 
     begun = service.kickoff("quick", number=7)
     assert service.execution("quick", begun, wait=20)["state"] == "SUCCESS"
     token = service.login()
-    run("sh", "-euc", commands("tar -C / -czf"), cwd=tmp_path)
+    backup = "sudo systemctl stop smartlinkd.socket smartlinkd.service\nsudo sh -c"
+    run("sh", "-euc", commands(backup).replace("sudo ", ""), cwd=tmp_path)
     (archive,) = tmp_path.iterdir()
     assert archive.stat().st_mode & 0o077 == 0  # it holds every secret
     assert service.stored_cookie() is None  # the cookie is in no archive, as documented
@@ -60,7 +54,7 @@ def test_backup_is_restored_after_a_purge(crew_socket: Service, tmp_path: Path) 
     run("sh", "-euc", remedy)
     assert remaining_files() == []
 
-    restoring = commands("tar -C / -xzf").replace("./run", f"{ROOT}/run")
+    restoring = commands("sudo rm -rf").replace("sudo ", "").replace("./run", f"{ROOT}/run")
     run("sh", "-euc", restoring, cwd=tmp_path)
     assert service.crew_health() == "Healthy"
     assert service.execution("quick", begun)["result"] == "done"

@@ -56,6 +56,7 @@ from smartlinkd.store.model import (
 )
 from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
+from tests.api.conftest import plain_transport
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
@@ -79,7 +80,7 @@ class FakeExecutor:
         self.kickoffs: list[tuple[CrewUser, Kickoff, IdempotencyKey | None]] = []
         self.feedbacks: list[Feedback] = []
         self.keys: list[tuple[IdempotencyKey, str]] = []  # with their executions
-        self.asked: list[dict[str, Any]] = []
+        self.waits: list[float] = []
         self.refusal: Exception | None = None
         self.takes_to_stop = 0.0  # seconds
         self.stopping = trio.Event()
@@ -132,10 +133,9 @@ class FakeExecutor:
         return self.known[kickoff_id]
 
     async def executions(
-        self, caller: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
+        self, caller: CrewUser, *, state: ExecutionState | None, limit: int, **_cursor: str | None
     ) -> ListPage:
         self.refuse()
-        self.asked.append({"state": state, "limit": limit, "cursor": cursor})
         seen: list[Summary] = [
             each
             for each in reversed(self.known.values())
@@ -145,7 +145,7 @@ class FakeExecutor:
 
     async def wait(self, caller: CrewUser, kickoff_id: str, seconds: float) -> Execution:
         before = await self.execution(caller, kickoff_id)
-        self.asked.append({"wait": seconds})
+        self.waits.append(seconds)
         with self._counted(), trio.move_on_after(seconds):
             while not before.state.ended and self.known[kickoff_id].state == before.state:
                 await self.news.wait()
@@ -436,10 +436,9 @@ async def serving(
         if answer.headers["content-type"] != "text/event-stream":
             await conformity.check(answer, served_as=path)
 
-    transport = httpx.AsyncHTTPTransport(
-        verify=False, limits=httpx.Limits(max_keepalive_connections=0)
-    )
-    async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=PATIENCE) as http:
+    async with httpx.AsyncClient(
+        transport=plain_transport(), trust_env=False, timeout=PATIENCE
+    ) as http:
         if not own:
             await conformity.load(http, url)
         http.event_hooks = {"response": [check]}

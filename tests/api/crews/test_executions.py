@@ -1,39 +1,19 @@
-"""The list of executions, stop, and human feedback."""
+"""Stop, human feedback, and wrong parameters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.config.crews import LONGEST_GRACE
-from smartlinkd.store.model import ExecutionState, Status
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
-
-
-@pytest.mark.parametrize(
-    ("query", "asked"),
-    [
-        ("", {"state": None, "limit": 20, "cursor": None}),
-        ("?limit=1", {"state": None, "limit": 1, "cursor": None}),
-        ("?limit=100&state=FAILED", {"state": ExecutionState.FAILED, "limit": 100, "cursor": None}),
-        (
-            "?cursor=a%3D&state=PENDING",
-            {"state": ExecutionState.PENDING, "limit": 20, "cursor": "a="},
-        ),
-    ],
-)
-async def test_list_query_is_passed_to_the_executor(
-    served: ServedCrews, executor: FakeExecutor, query: str, asked: Any
-) -> None:
-    assert (await served.own.get(f"/executions{query}", served.token)).status_code == 200
-    assert executor.asked == [asked]
 
 
 async def test_stop_waits_for_the_longest_grace(

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from pydantic import SecretBytes
 
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.model import BrokenCrew, Crew, Input
+from smartlinkd.crews.model import Input
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention, Status
@@ -79,22 +79,13 @@ async def start_executor(nursery: trio.Nursery, crews: Catalog, folder: Path) ->
 
 
 @pytest.fixture
-def crews(tmp_path: Path) -> Catalog:
+def crews(crews: Catalog, tmp_path: Path) -> Catalog:
     program = tmp_path / "worker.py"
     program.write_text(WORKER)
-    crew = Crew(
-        name="alpha",
-        worker=WorkerSettings((sys.executable, "-S", str(program)), {}, memory=2**28, grace=2.0),
-        inputs=(Input("topic"), Input("region", required=False, default="global")),
-        max_running=2,
-        queue=2,
-        deadline=60,
-        human_deadline=60,
-        on_restart="fail",
-        users=("ann", "bob"),
-        tools=(),
-    )
-    return Catalog({"alpha": crew}, broken=(BrokenCrew("gamma", (), users=()),), default="alpha")
+    worker = WorkerSettings((sys.executable, "-S", str(program)), {}, memory=2**28, grace=2.0)
+    inputs = (Input("topic"), Input("region", required=False, default="global"))
+    crew = replace(crews.crews["alpha"], worker=worker, inputs=inputs)
+    return Catalog({"alpha": crew}, broken=crews.broken, default="alpha")
 
 
 @pytest.fixture

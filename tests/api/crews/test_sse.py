@@ -106,18 +106,6 @@ async def test_events_are_sent_from_the_start(
     ]
 
 
-@pytest.mark.parametrize(("last", "expected"), [("0", [1, 2, 3]), ("2", [3]), ("3", []), ("9", [])])
-async def test_events_go_on_after_the_last_event_id(
-    served: ServedCrews, executor: FakeExecutor, last: str, expected: list[int]
-) -> None:
-    known = executor.add()
-    for _ in range(3):
-        executor.add_event(known.id, "log")
-    executor.change(known.id, status=Status.ERROR)
-    answer = await served.own.get(f"/events/{known.id}", served.token, Last_Event_ID=last)
-    assert [number for number, _ in told(answer.text)] == expected
-
-
 async def advance_to_keep_alive(clock: MockClock) -> None:
     """Advance the clock by the time after which a comment is sent."""
     await wait_all_tasks_blocked(0.01)
