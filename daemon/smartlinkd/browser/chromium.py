@@ -26,7 +26,7 @@ import trio
 
 from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
-from smartlinkd.paths import mode_of
+from smartlinkd.path_checks import mode_of
 from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree
 from smartlinkd.processes.reaper import memory_of_tree
 from smartlinkd.threads import on_thread

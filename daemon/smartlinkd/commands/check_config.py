@@ -28,7 +28,7 @@ from smartlinkd.config.settings import SECRETS
 from smartlinkd.config.sources import LONGEST_FILE, read_file
 from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
 from smartlinkd.crews.model import Crew
-from smartlinkd.paths import hidden_above
+from smartlinkd.path_checks import hidden_above
 from smartlinkd.state_files import fault_of
 from smartlinkd.validation import BadValue
 

@@ -24,7 +24,7 @@ from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Settings
 from smartlinkd.config.settings import BrowserSection
 from smartlinkd.errors import Refused
-from smartlinkd.paths import mode_of
+from smartlinkd.path_checks import mode_of
 from smartlinkd.state_files import disk_is_full, fault_of, fault_of_owner
 
 

@@ -1,8 +1,8 @@
 """Which daemon a client command calls, and with which key.
 
 The address is `--server`, else `SMARTLINKD_URL`, else the kept login's. The key is in `--key-file`,
-else `SMARTLINKD_KEY`, else `SMARTLINKD_KEY_FILE`, else in the kept login if it has that address.
-A key is never an argument: every user of the machine could read it.
+else `SMARTLINKD_KEY`, else `SMARTLINKD_KEY_FILE`, else in the kept login (`login.json`) if it has
+that address. A key is never an argument: every user of the machine could read it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from smartlinkd.config.problems import Problem, quoted_key
 from smartlinkd.config.settings import SECRETS, SECTIONS
 from smartlinkd.config.sources import Draft, Key, read_file
 from smartlinkd.config.values import parse_optional_path, parse_variable, parse_variable_value
-from smartlinkd.paths import mode_of
+from smartlinkd.path_checks import mode_of
 from smartlinkd.validation import BadValue
 
 PREFIX = "smartlinkd_"

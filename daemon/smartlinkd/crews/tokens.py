@@ -1,8 +1,8 @@
 """The crew tokens actor: it admits callers to crews, and shows and rotates tokens.
 
 A crew has an organization token, and a user token for each of its `users`. A token is computed from
-the crews' master secret and a version, and never stored. `crew-tokens.json` has the versions and is
-no secret. Functions on files block. See docs/decisions/070-crew-tokens.md.
+`crew-master-secret` and a version, and never stored. `crew-tokens.json` has the versions and is no
+secret. Functions on files block. See docs/decisions/070-crew-tokens.md.
 """
 
 from __future__ import annotations

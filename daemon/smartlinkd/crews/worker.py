@@ -1,9 +1,9 @@
 """Run one worker of a crew for the length of a block.
 
-A worker is any program, in a process tree of its own (processes/process_tree.py). Its folder is its
-home, and is removed with it. Its environment is made here, so it has none of the daemon's secrets.
-It speaks the protocol on descriptor 3 (worker_channel.py), so what libraries print is not taken for
-messages. Limits: docs/decisions/068-limits-of-workers.md.
+A worker is any program, in a process tree of its own (processes/process_tree.py). Its folder, in
+`runs/`, is its home and is removed with it. Its environment is made here, so it has none of the
+daemon's secrets. It speaks the protocol on descriptor 3 (worker_channel.py), so what libraries
+print is not taken for messages. Limits: docs/decisions/068-limits-of-workers.md.
 """
 
 from __future__ import annotations

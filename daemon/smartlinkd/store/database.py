@@ -1,4 +1,4 @@
-"""The store's database: its tables, and the pruning of them.
+"""The store's database `journal.sqlite3`: its tables, and the pruning of them.
 
 An execution stays until it has ended, its webhook deliveries are done, and its idempotency key has
 expired: a client that repeats the key must get an id that exists. An execution has between three

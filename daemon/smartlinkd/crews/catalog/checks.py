@@ -21,7 +21,7 @@ from typing import Final
 
 from trio.from_thread import check_cancelled
 
-from smartlinkd.paths import hidden_above, mode_of
+from smartlinkd.path_checks import hidden_above, mode_of
 from smartlinkd.validation import BadValue
 
 PROBE_TIMEOUT_S: Final = 10.0

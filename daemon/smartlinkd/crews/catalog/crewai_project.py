@@ -27,7 +27,7 @@ from smartlinkd.crews.catalog.project_formats import NotReadable, parse_jsonc, p
 from smartlinkd.crews.crewai_adapter.finding import find
 from smartlinkd.crews.crewai_adapter.texts import Unusable
 from smartlinkd.crews.model import Input
-from smartlinkd.paths import mode_of
+from smartlinkd.path_checks import mode_of
 from smartlinkd.validation import BadValue
 
 AGENT_FIELDS: Final = ("role", "goal", "backstory")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.paths import hidden_above, mode_of
+from smartlinkd.path_checks import hidden_above, mode_of
 
 
 def test_mode_of_a_link_is_that_of_its_target(tmp_path: Path) -> None:
