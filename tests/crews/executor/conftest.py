@@ -320,7 +320,7 @@ async def daemon(start_daemon: StartDaemon) -> CrewsDaemon:
 
 
 class Disk:
-    """Refuses records as long as it is `refusing`, or a certain one of them."""
+    """Refuses records as long as it is `refusing`, or a certain one; never a new execution."""
 
     def __init__(self) -> None:
         self.refusing = False
@@ -330,7 +330,7 @@ class Disk:
         self._times = 0
 
     def refuses_record(self, *, number: int, times: int) -> None:
-        """Refuse the so-manieth thing that is recorded from now on, so many times."""
+        """Refuse the record with this number, counted from now on, so many times."""
         self._records, self._at, self._times = 0, number, times
 
     async def has_refused(self, times: int) -> None:
