@@ -1,11 +1,13 @@
-"""The retry loop: it waits between two attempts until success, and passes other errors on."""
+"""The retry loop waits between attempts and passes other errors on; a call has a deadline."""
 
 from __future__ import annotations
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.supervision.calls import retry_until_success
+from smartlinkd.supervision.calls import ACTOR_TIMEOUT_S, actor_deadline, retry_until_success
 
 
 async def test_retry_until_success_waits_between_attempts_and_returns_the_result() -> None:
@@ -35,3 +37,11 @@ async def test_retry_until_success_passes_other_errors_on() -> None:
 
     with pytest.raises(Invalid):
         await retry_until_success(attempt, wait)
+
+
+async def test_call_after_its_deadline_is_refused(autojump_clock: MockClock) -> None:
+    with pytest.raises(Unavailable) as refused, actor_deadline():
+        await trio.sleep_forever()
+    assert (trio.current_time(), refused.value.retry_after) == (ACTOR_TIMEOUT_S, 5)
+    with actor_deadline():
+        await trio.sleep(ACTOR_TIMEOUT_S - 1)
