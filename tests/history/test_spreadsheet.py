@@ -24,7 +24,7 @@ def entry(**different: object) -> Entry:
         "sub_ids": ("fb", "", "x"),
         "product": None,
     }
-    return Entry(**(usual | different))  # type: ignore[arg-type]
+    return Entry(**(usual | different))  # type: ignore[arg-type]  # a dict has one type of value
 
 
 def read(text: str) -> list[dict[str, str]]:

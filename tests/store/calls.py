@@ -49,7 +49,7 @@ def new(**different: object) -> NewExecution:
         "created_at": NOW,
         "inputs": {"topic": "tea"},
     }
-    return NewExecution(**(usual | different))  # type: ignore[arg-type]
+    return NewExecution(**(usual | different))  # type: ignore[arg-type]  # a dict has one type of value
 
 
 def make_store(path: Path, **different: Any) -> Store:

@@ -27,7 +27,7 @@ from smartlinkd.http_server.places import DEFAULT_LIMITS, HttpLimits, Places
 logger = logging.getLogger(__name__)
 
 RETRY_INTERVAL_S: Final = 0.1
-"""Between two tries to accept a connection, during a shortage."""
+"""Seconds between two tries to accept a connection, during a shortage."""
 LOG_INTERVAL_S: Final = 60.0
 """Seconds without a failure after which the next one is logged again."""
 
