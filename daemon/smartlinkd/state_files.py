@@ -1,4 +1,4 @@
-"""The state directory, which one daemon uses at a time, and the private files in it.
+"""The state directory, which one daemon uses at a time (`lock`), and the private files in it.
 
 A file is read and replaced as a whole, so that a crash or a power failure leaves the old content or
 the new one. Its mode is 0600; a file that other users may open is refused. A secret is a file of 64

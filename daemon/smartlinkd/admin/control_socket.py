@@ -1,4 +1,4 @@
-"""The unix socket of the owner's shell, mode 0600 in the state directory.
+"""The unix socket of the owner's shell: `control.sock`, mode 0600, in the state directory.
 
 Some commands must not be possible over HTTP, such as switching off the second factor of a lost
 phone. The files' owner may give them here. A connection carries one request, a line of JSON

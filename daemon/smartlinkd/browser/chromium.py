@@ -2,9 +2,9 @@
 
     async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection: ...
 
-Each launch has a private folder of its own, an environment without the daemon's secrets, and an
-unprivileged user. The sandbox is off only where the configuration says so. No flag hides that the
-browser is automated, and none must. See docs/decisions/058-running-chromium.md.
+Each launch has a private folder in the temporary one, an environment without the daemon's secrets,
+and an unprivileged user. The sandbox is off only where the configuration says so. No flag hides
+that the browser is automated, and none must. See docs/decisions/058-running-chromium.md.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionState,
     ExecutionUpdate,
+    NewExecution,
     Status,
 )
 
@@ -115,9 +116,9 @@ class RunningExecution:
     """An execution that has a slot of its crew. `run()` is its task."""
 
     def __init__(
-        self, execution_id: str, crew: Crew, context: ExecutionContext, *, is_begun: bool
+        self, execution_id: str, crew: Crew, context: ExecutionContext, new: NewExecution | None
     ) -> None:
-        """`is_begun` is True if its beginning is recorded already."""
+        """`new` is the execution if its beginning was recorded with it. Else it is read."""
         self.id = execution_id
         self.completion = Completion(
             crew.worker.grace + context.recorder.limits.completion_timeout_s
@@ -125,7 +126,7 @@ class RunningExecution:
         self.worker_started = trio.Event()
         """Set when the worker has said something, or there will be none."""
         self._crew = crew
-        self._is_begun = is_begun
+        self._new = new
         self._context = context
         self._recorder = context.recorder
         self._progress: ExecutionProgress
@@ -196,7 +197,7 @@ class RunningExecution:
         try:
             # The log context of whoever kicked it off, or freed its slot, ends here.
             with self._write_scope, bind_log_contexts((work,)):
-                execution = await self._recorder.read(self.id)
+                execution = self._new or await self._recorder.read(self.id)
                 self._progress = ExecutionProgress(subject_of(execution))
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
@@ -204,7 +205,7 @@ class RunningExecution:
             self.worker_started.set()
             self.completion.ended.set()
 
-    async def _run(self, execution: Execution) -> None:
+    async def _run(self, execution: Execution | NewExecution) -> None:
         """Have a worker do it. What goes wrong becomes the outcome."""
         try:
             await self._run_worker(execution)
@@ -220,13 +221,13 @@ class RunningExecution:
 
     # The worker
 
-    async def _run_worker(self, execution: Execution) -> None:
+    async def _run_worker(self, execution: Execution | NewExecution) -> None:
         """Run a worker until its deadline, which counts from its start. Raises `CannotStart`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
         settings, runs = self._crew.worker, self._context.runs
         try:
             with self._start_scope:
-                if not self._is_begun:
+                if self._new is None:
                     await self._record(begun(self._progress.subject, self._recorder.wall()))
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
                 deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline

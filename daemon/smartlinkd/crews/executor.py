@@ -3,7 +3,8 @@
 The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
 of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
 So an execution is in the store before its kickoff is answered, every change is there before a
-client is notified, and each instance begins by reading what has not ended.
+client is notified, and each instance begins by reading what has not ended. It empties `runs/`,
+the folder of all workers' folders, as well.
 """
 
 from __future__ import annotations

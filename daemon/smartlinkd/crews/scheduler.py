@@ -274,7 +274,7 @@ class Scheduler:
                 if entry.deliveries:
                     self._recorder.on_calls_queued()
                 if not self._is_suspended:  # else the next instance decides about it
-                    self._start(queue, crew, new.id, is_begun=True)
+                    self._start(queue, crew, new.id, new)
             return created.id
         finally:
             queue.enqueue_lock.release()
@@ -303,9 +303,9 @@ class Scheduler:
             self._start(queue, crew, kickoff_id)
 
     def _start(
-        self, queue: CrewQueue, crew: Crew, kickoff_id: str, *, is_begun: bool = False
+        self, queue: CrewQueue, crew: Crew, kickoff_id: str, new: NewExecution | None = None
     ) -> None:
-        execution = RunningExecution(kickoff_id, crew, self._context, is_begun=is_begun)
+        execution = RunningExecution(kickoff_id, crew, self._context, new)
         queue.running[kickoff_id] = execution
         self._background.start_soon(self._watch_start, execution)
         self._executions.start_soon(self._run, queue, execution)

@@ -2,8 +2,8 @@
 
 The daemon's parts report changes and never wait. Each channel has a throttle (`notice.py`) and a
 task of its own, so one that hangs holds up no other. A notice that failed `ATTEMPTS` times is
-dropped with a log record. Only the fact that an account's pause was notified outlives the process;
-other trouble that goes on after a restart is reported again.
+dropped with a log record. Only the fact that an account's pause was notified outlives the process
+(in `pauses.json`); other trouble that goes on after a restart is reported again.
 """
 
 from __future__ import annotations
