@@ -15,6 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from smartlinkd.errors import BUG, Invalid, Refused
-from smartlinkd.http_server.server import PatientListener
 from smartlinkd.logs import LogContext, bind_log_contexts, new_request_id
 from smartlinkd.supervision.calls import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.validation import describe_errors
@@ -106,31 +106,25 @@ class ControlSocket:
         path = self._directory / SOCKET_NAME
         path.unlink(missing_ok=True)
         listening = trio.socket.from_stdlib_socket(_bind(self._directory))
-        listener = PatientListener(trio.SocketListener(listening))
-        slots = trio.Semaphore(MAX_CONNECTIONS)
+        serve = partial(self._serve, trio.Semaphore(MAX_CONNECTIONS))
         try:
-            async with listener, trio.open_nursery() as nursery:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(trio.serve_listeners, serve, [trio.SocketListener(listening)])
                 task_status.started()
-                while True:
-                    await slots.acquire()
-                    stream = await listener.accept()
-                    nursery.start_soon(self._serve, stream, slots)
         finally:
             path.unlink(missing_ok=True)
 
-    async def _serve(self, stream: trio.SocketStream, slots: trio.Semaphore) -> None:
+    async def _serve(self, slots: trio.Semaphore, stream: trio.SocketStream) -> None:
         try:
-            with (
-                trio.move_on_after(self._timeout_s),
-                bind_log_contexts((LogContext(request_id=new_request_id()),)),
-            ):
-                async with stream:
+            async with slots:
+                with (
+                    trio.move_on_after(self._timeout_s),
+                    bind_log_contexts((LogContext(request_id=new_request_id()),)),
+                ):
                     response = await self._respond(await _read_line(stream, MAX_REQUEST))
                     await stream.send_all(json.dumps(response).encode() + b"\n")
         except (trio.BrokenResourceError, _NoLine) as fault:
             logger.info("a control connection was cut off: %s", fault)
-        finally:
-            slots.release()
 
     async def _respond(self, request: bytes) -> Response:
         name, arguments = _parse(request)

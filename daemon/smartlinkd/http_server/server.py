@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import socket
@@ -26,13 +25,11 @@ from smartlinkd.http_server.places import DEFAULT_LIMITS, HttpLimits, Places
 
 logger = logging.getLogger(__name__)
 
-RETRY_INTERVAL_S: Final = 0.1
-"""Seconds between two tries to accept a connection, during a shortage."""
 LOG_INTERVAL_S: Final = 60.0
-"""Seconds without a failure after which the next one is logged again."""
+"""Seconds after which a shortage, of connections or of descriptors, is logged again."""
 
 _ASKED = 64 * 1024  # bytes that a refused client may have sent meanwhile
-_SHORTAGES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_TRIES: Final = logging.getLogger("trio.serve_listeners")
 
 
 class ServedApp(ASGIWrapper):
@@ -75,6 +72,8 @@ async def serve(
         trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup()))
         for listening in sockets
     ]
+    one_a_minute = _OneAMinute()
+    _TRIES.addFilter(one_a_minute)
     try:
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
@@ -82,7 +81,7 @@ async def serve(
                     partial(
                         trio.serve_listeners,
                         acceptor.accept,
-                        [PatientListener(listener) for listener in listeners],
+                        listeners,
                         handler_nursery=connections,
                     )
                 )
@@ -92,44 +91,23 @@ async def serve(
             await context.terminated.set()
             connections.cancel_scope.deadline = trio.current_time() + grace
     finally:
+        _TRIES.removeFilter(one_a_minute)
         for listener in listeners:
             listener.socket.close()
 
 
-class PatientListener(trio.abc.Listener[trio.SocketStream]):
-    """A listener that outlives a shortage of descriptors or memory.
+class _OneAMinute(logging.Filter):
+    """Lets one record a minute pass: without a free descriptor trio logs ten tries a second."""
 
-    accept(2) fails then, and the shortage passes. trio's `serve_listeners` waits too, but logs each
-    of ten tries a second with a traceback. Clients wait in the kernel's queue meanwhile.
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_at = -inf  # Unix seconds
 
-    Args:
-        listening: belongs to this listener from now on.
-    """
-
-    def __init__(self, listening: trio.SocketListener) -> None:
-        self._listening = listening
-        self._failed_at = -inf  # on trio's clock
-
-    async def accept(self) -> trio.SocketStream:
-        """Return the next connection, however long a shortage lasts."""
-        while True:
-            try:
-                return await self._listening.accept()
-            except OSError as fault:
-                if fault.errno not in _SHORTAGES:
-                    raise
-                self._log_once(fault)
-            await trio.sleep(RETRY_INTERVAL_S)
-
-    async def aclose(self) -> None:
-        """Close the listening socket."""
-        await self._listening.aclose()
-
-    def _log_once(self, fault: OSError) -> None:
-        now = trio.current_time()
-        if now - self._failed_at > LOG_INTERVAL_S:
-            logger.error("no connection can be accepted, which is tried again and again: %s", fault)
-        self._failed_at = now
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_due = record.created - self._passed_at > LOG_INTERVAL_S
+        if is_due:
+            self._passed_at = record.created
+        return is_due
 
 
 class _Acceptor:
