@@ -48,9 +48,8 @@ ALLOWED = {
         ("/api/auth/login", "/api/auth/verify-mfa", "/api/sync-cookie-local", "/api/convert"),
         "POST",
     ),
-    "/api/auth/2fa/setup": "GET",
     **dict.fromkeys(
-        ("/api/health", "/livez", "/readyz", "/api/status", "/metrics",
+        ("/api/auth/2fa/setup", "/api/health", "/livez", "/readyz", "/api/status", "/metrics",
          "/openapi.json", "/docs"),
         "GET, HEAD",
     ),

@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar
 
 from pydantic import BaseModel
 from quart import Response, request
@@ -121,7 +121,6 @@ class Api:
         errors: Iterable[int] = (),
         seconds: float = ACTOR_TIMEOUT_S,
         also: str = "",
-        head: bool = True,
     ) -> Callable[[H], H]:
         """Serve the decorated handler at `path`, and document it.
 
@@ -138,7 +137,6 @@ class Api:
             errors: The handler's own statuses. Those of its access and its body are added.
             seconds: To answer, after the body has arrived; then it is a 503.
             also: A second path, which is served and not documented.
-            head: False for a GET that has an effect, so that HEAD is not served.
         """
 
         def declare(handler: H) -> H:
@@ -183,21 +181,17 @@ class Api:
             for each in filter(None, (path, also)):
                 self.paths.add(self._under + each)
                 rule = _IN_BRACES.sub(r"<\1>", self._under + each)
-                endpoint = f"{rule} {handler.__name__}"
                 self.target.add_url_rule(
                     # The address that others are under is good with a slash at its end and without,
                     # for every method; a redirect from one to the other would be no JSON.
                     rule.removesuffix("/") or "/",
-                    endpoint,
+                    f"{rule} {handler.__name__}",
                     view,
                     methods=[method],
                     defaults=self._given,
                     strict_slashes=each != "/",
                     provide_automatic_options=False,
                 )
-                if not head:  # Werkzeug serves it wherever GET is
-                    for added in self.target.url_map.iter_rules(endpoint):
-                        cast(set[str], added.methods).discard("HEAD")
             return handler
 
         return declare

@@ -93,7 +93,6 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.session,
         ok=SetupResponse,
         errors=(400,),
-        head=False,  # nobody would see the secret that has taken the place of another
     )
     async def setup(_: Visitor) -> SetupResponse:
         """A new secret for an authenticator app, as text and as a QR code; for 10 minutes.
