@@ -79,16 +79,12 @@ async def test_preflight_of_the_extension_is_204(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start(cookie={"extension_origins": [SAFARI, EXTENSION]})
-    for path, methods in [
-        ("/api/sync-cookie", "GET, HEAD, POST"),
-        ("/api/sync-cookie-local", "POST"),
-    ]:
+    for path in ("/api/sync-cookie", "/api/sync-cookie-local"):
         for origin in (EXTENSION, SAFARI, SAFARI.lower()):
             answer = await daemon.ask("OPTIONS", path, Origin=origin, **PREFLIGHT)
             assert answer.status_code == 204, path
             assert answer.content == b"", path
             assert answer.headers["Access-Control-Allow-Origin"] == origin, path
-            assert answer.headers["Access-Control-Allow-Methods"] == methods, path
             allowed = answer.headers["Access-Control-Allow-Headers"]
             assert allowed == "Authorization, Content-Type", path
             assert "Access-Control-Allow-Credentials" not in answer.headers, path

@@ -21,14 +21,8 @@ from smartlinkd.http_server.failures import REQUEST_ID_HEADER
 from smartlinkd.web import extension
 from smartlinkd.web import routes as web
 
-PREFLIGHT_AGE = 600
-"""Seconds for which a browser may remember what an extension is allowed."""
-
-_FOR_EXTENSIONS = {
-    "/api/sync-cookie": "GET, HEAD, POST",
-    "/api/sync-cookie-local": "POST",
-}
-"""The cookie's endpoints, with their methods. They are all that an extension is for."""
+_FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
+"""The cookie's endpoints. They are all that an extension is for."""
 _EXPOSED = f"Retry-After, {REQUEST_ID_HEADER}"
 """Headers that a browser keeps from an extension unless they are named to it."""
 
@@ -77,15 +71,9 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
         asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
         if not asks or not is_for_extension():
             return None
-        return Response(
-            DataBody(b""),  # with none at all Quart reaches for asyncio
-            status=204,
-            headers={
-                "Access-Control-Allow-Methods": _FOR_EXTENSIONS[request.path],
-                "Access-Control-Allow-Headers": "Authorization, Content-Type",
-                "Access-Control-Max-Age": str(PREFLIGHT_AGE),
-            },
-        )
+        # GET, HEAD and POST need no leave (Fetch standard, "CORS-safelisted method").
+        allowed = {"Access-Control-Allow-Headers": "Authorization, Content-Type"}
+        return Response(DataBody(b""), 204, allowed)  # without a body Quart reaches for asyncio
 
     @app.after_request
     async def name_origin(response: Response) -> Response:
