@@ -34,10 +34,10 @@ FORWARDING_HEADERS = (
     "via",  # RFC 9110, section 7.6.3
 )
 """Beginnings of header names, in lower case, that only a request through a proxy has."""
-MAX_HOPS = 16
-"""Addresses looked at in a forwarding header; nobody has more proxies of their own."""
+EXTENSIONS = ("chrome-extension://", "moz-extension://", "safari-web-extension://")
+"""Beginnings of the origins of extensions, which sync. They are no web pages."""
 MAX_SHOWN = 100
-"""Characters of a `Host` that a refusal quotes."""
+"""Characters of a `Host` or an `Origin` that a refusal quotes."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,13 @@ def identify(peer: str | None, headers: Headers, access: ClientAccess) -> ApiCli
     if address is None:
         return ApiClient(peer or "unknown", "its address is none that could be in cookie.open_to")
     if any(name.lower().startswith(FORWARDING_HEADERS) for name, _ in headers):
+        if not _within(address, access.trusted_proxies):
+            reason = f"it has a forwarding header, and {address} is not in server.trusted_proxies"
+            return ApiClient(str(address), reason)
         origin = _forwarded_by(address, headers, access)
         if origin is None:
-            return ApiClient(str(address), _reason_not_believed(address, access))
+            reason = "what the headers of server.trusted_proxies say of its address is not clear"
+            return ApiClient(str(address), reason)
         address = origin
     return ApiClient(str(address), _reason_not_local(address, headers, access))
 
@@ -83,22 +87,15 @@ def _reason_not_local(address: Address, headers: Headers, access: ClientAccess) 
         return f"{address} is not in cookie.open_to"
     if not _is_our_name(host, access):
         return f'its Host, "{escape_unprintable(host[:MAX_SHOWN])}", is not in server.public_hosts'
-    if not _is_not_foreign(headers.get("Origin"), host):
-        origin = escape_unprintable((headers.get("Origin") or "")[:MAX_SHOWN])
-        return f'its Origin, "{origin}", is not that of its Host (a proxy has to pass that on)'
-    return ""
+    origin = headers.get("Origin")
+    if origin is None or origin.startswith(EXTENSIONS) or _is_origin_of(host, origin):
+        return ""
+    shown = escape_unprintable(origin[:MAX_SHOWN])
+    return f'its Origin, "{shown}", is not that of its Host (a proxy has to pass that on)'
 
 
-def _reason_not_believed(peer: Address, access: ClientAccess) -> str:
-    if _within(peer, access.trusted_proxies):
-        return "what the headers of server.trusted_proxies say of its address is not clear"
-    return f"it has a forwarding header, and {peer} is not in server.trusted_proxies"
-
-
-def _forwarded_by(peer: Address, headers: Headers, access: ClientAccess) -> Address | None:
+def _forwarded_by(proxy: Address, headers: Headers, access: ClientAccess) -> Address | None:
     """Return the nearest address that is not a trusted proxy, or None if that is unclear."""
-    if not _within(peer, access.trusted_proxies):
-        return None
     chains = (
         _elements(headers, "X-Forwarded-For"),
         [_parameter(element, "for") for element in _elements(headers, "Forwarded")],
@@ -110,7 +107,7 @@ def _forwarded_by(peer: Address, headers: Headers, access: ClientAccess) -> Addr
     origins = {one for one in nearest if one is None or not _within(one, access.trusted_proxies)}
     origin = origins.pop() if len(origins) == 1 else None
     # Another machine's own loopback is not ours, nor is it who asks.
-    return None if origin and origin.is_loopback and not peer.is_loopback else origin
+    return None if origin and origin.is_loopback and not proxy.is_loopback else origin
 
 
 def _nearest(hops: Sequence[str], access: ClientAccess) -> Address | None:
@@ -120,7 +117,7 @@ def _nearest(hops: Sequence[str], access: ClientAccess) -> Address | None:
     """
     address = None
     # The last entry was written by the proxy that called us, the one before it by the one before.
-    for hop in reversed(hops[-MAX_HOPS:]):
+    for hop in reversed(hops):
         address = _address(_without_port(hop.strip().strip('"')))
         if address is None or not _within(address, access.trusted_proxies):
             return address
@@ -131,15 +128,6 @@ def _is_our_name(host: str, access: ClientAccess) -> bool:
     """Return True for an address, `localhost`, or a configured name: none that others may own."""
     name = _without_port(host).lower().removesuffix(".")
     return name == "localhost" or name in access.public_hosts or _address(name) is not None
-
-
-def _is_not_foreign(origin: str | None, host: str) -> bool:
-    """Return False for a web page of another origin. Extensions are no web pages: they sync."""
-    if origin is None:
-        return True
-    if origin.startswith(("chrome-extension://", "moz-extension://", "safari-web-extension://")):
-        return True
-    return _is_origin_of(host, origin)
 
 
 def _is_origin_of(host: str, origin: str) -> bool:
