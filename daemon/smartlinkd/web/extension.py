@@ -2,8 +2,6 @@
 
 `extension/` of the repository is the extension itself. An installed daemon has it beside its
 environment, in `share/smartlinkd/extension`.
-
-    python -m smartlinkd.web.extension FOLDER    writes both files there
 """
 
 from __future__ import annotations
@@ -61,19 +59,3 @@ def _zipped(folder: Path) -> bytes:
                 entry.external_attr = 0o644 << 16
                 archive.writestr(entry, path.read_bytes())
     return content.getvalue()
-
-
-def _main() -> int:
-    out, content = Path(sys.argv[1]), read_extension()
-    if content is None:
-        sys.stderr.write("extension: its folder is not here; run this in a clone\n")
-        return 1
-    out.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        (out / name).write_bytes(content)
-        sys.stdout.write(f"{out / name}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main())
