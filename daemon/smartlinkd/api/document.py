@@ -18,7 +18,6 @@ from smartlinkd.http_server.failures import LONGEST_REQUEST_ID, REQUEST_ID_HEADE
 Json = dict[str, Any]
 _References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
 
-PARAMETER_ERRORS = (400,)  # what any operation may answer that is asked in more than its path
 BODY_ERRORS = (400, 408, 413, 429, 503)  # what any operation with a body may answer
 RETRY_LATER = (429, 503)  # answered with `Retry-After`
 
@@ -26,7 +25,6 @@ _MEANINGS = {
     400: "The request is wrong: the text names the field and the rule",
     401: "Wrong password or wrong code",
     403: "No access: the token or key is missing, invalid or expired, or the key lacks the scope",
-    404: "Not found",
     409: "The cookie is another account's",
     408: "The body did not arrive in time",
     413: "The body is too large",
@@ -49,31 +47,17 @@ _SECURITY: dict[str, list[Json]] = {
 
 
 _TAGS: Final = {
-    "links": "Convert links, and find them in texts",
-    "cookie": "The affiliate account's cookie, and how the account stands",
-    "login": "Password, second factor, sessions and keys",
-    "history": "What was converted",
-    "crews": "The crews, their tokens and their executions",
-    "operation": "For monitors and the owner",
+    "links": ("Convert links, and find them in texts", ("/api/convert", "/api/extract")),
+    "cookie": (
+        "The affiliate account's cookie, and how the account stands",
+        ("/api/sync-cookie", "/api/account"),
+    ),
+    "login": ("Password, second factor, sessions and keys", ("/api/auth", "/api/keys")),
+    "history": ("What was converted", ("/api/history",)),
+    "crews": ("The crews, their tokens and their executions", ("/api/crews", "/crews")),
+    "operation": ("For monitors and the owner", ("/",)),
 }
-_TAG_OF: Final = {
-    "/api/convert": "links",
-    "/api/convert-text": "links",
-    "/api/extract": "links",
-    "/api/sync-cookie": "cookie",
-    "/api/account": "cookie",
-    "/api/auth": "login",
-    "/api/keys": "login",
-    "/api/history": "history",
-    "/api/crews": "crews",
-    "/crews": "crews",
-}
-
-
-def _tag(path: str) -> str:
-    """Return the tag of the operations at a path."""
-    fitting = (tag for prefix, tag in _TAG_OF.items() if path.startswith(prefix))
-    return next(fitting, "operation")
+"""The description of each tag, and how the paths of its operations begin. The first one counts."""
 
 
 def document(apis: Sequence[Api]) -> Json:
@@ -90,7 +74,7 @@ def document(apis: Sequence[Api]) -> Json:
         "openapi": "3.1.0",
         "info": {"title": "smartlinkd", "version": __version__},
         "servers": [{"url": "/", "description": "this daemon"}],
-        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, (text, _) in _TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -135,9 +119,10 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         if model is not None
         for parameter in describe_parameters(model)
     ]
+    tags = (name for name, (_, paths) in _TAGS.items() if operation.path.startswith(paths))
     entry: Json = {
         "operationId": operation.name,
-        "tags": [_tag(operation.path)],
+        "tags": [next(tags)],
         "summary": summary,
         "description": _with_scope(description.strip(), operation),
         "security": _SECURITY[operation.access.bearer_use],
@@ -170,7 +155,7 @@ def _with_scope(description: str, operation: Operation) -> str:
 def _statuses(operation: Operation, asked: Sequence[Json]) -> set[int]:
     statuses = {*operation.errors, *operation.access.refusals, 500}
     if any(parameter["in"] != "path" for parameter in asked):
-        statuses.update(PARAMETER_ERRORS)
+        statuses.add(400)
     if operation.body is not None:
         statuses.update(BODY_ERRORS)
     return statuses
