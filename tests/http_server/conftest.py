@@ -18,7 +18,11 @@ from werkzeug.exceptions import HTTPException
 from smartlinkd.http_server import GuardedQuart, HttpLimits, ServedApp, bind, serve
 
 PATIENCE = 8.0  # seconds; past it a client in these tests calls the server hung
+SOON = 3.0  # seconds; far below the limits that are not to be waited for, even on a busy machine
 LARGE = 32 * 1024 * 1024
+GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
+LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+WAIT = GET.replace(b"small", b"wait")
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Client:
 
     async def is_answered(self) -> bool:
         """Return True if an ordinary client gets its answer."""
-        answer = await self.ask(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        answer = await self.ask(LAST_GET)
         return answer.status == 200 and answer.body == b"ok"
 
 

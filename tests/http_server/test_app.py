@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import trio
 from quart import Response, request
+from quart.testing import make_test_scope
 from trio.testing import MockClock
+from werkzeug.datastructures import Headers
 
 from smartlinkd.http_server.app import (
     RESPONSE_PACE,
@@ -46,21 +48,10 @@ def app() -> GuardedQuart:
 async def ask(app: GuardedQuart, send: Send, method: str, path: str, body: bytes = b"") -> float:
     """Have the app answer to `send`. Returns the seconds that it took."""
     began = trio.current_time()
-    scope: Any = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(b"host", b"a")],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 2),
-        "state": {},
-        "extensions": {},
-    }
+    scope = make_test_scope(
+        "http", path, method, Headers(), b"", "http", root_path="", http_version="1.1",
+        scope_base=None,
+    )  # fmt: skip
     messages = Messages()
     await messages.put({"type": "http.request", "body": body, "more_body": False})
     await app(scope, messages, send)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.http_server.app import BODY_SECONDS
 from smartlinkd.http_server.server import LOG_INTERVAL_S
-from tests.http_server.conftest import Seen, Serving, read_answer
+from tests.http_server.conftest import GET, LAST_GET, SOON, WAIT, Seen, Serving, read_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from smartlinkd.http_server import GuardedQuart
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
-GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
-LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-WAIT = GET.replace(b"small", b"wait")
 MAX = 1024 * 1024
-SOON = 3.0  # seconds; far below the limits that are not to be waited for
 
 
 async def test_head_that_drips_in_is_cut_off(serving: Serving) -> None:

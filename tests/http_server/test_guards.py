@@ -15,17 +15,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from smartlinkd.http_server.http1 import Http1
-from tests.http_server.conftest import Running, Seen, Serving, client_of
+from tests.http_server.conftest import GET, LARGE, LAST_GET, SOON, Running, Seen, Serving, client_of
 
-GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
-LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 UPGRADE = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: "
 WEBSOCKET = (
     UPGRADE + b"websocket\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
 ODD_HOSTS = [b"a" * 99, b"..", b"\xff", b"a:b:c", b"[", b""]
-SOON = 3.0  # seconds; far below the limits that are not to be waited for, even on a busy machine
 
 
 async def _fault(*_: object) -> None:
@@ -187,7 +184,7 @@ async def test_client_that_reads_slowly_gets_the_whole_answer(
 ) -> None:
     async with serving(send_seconds=0.5) as server, await _stalled(server) as stream:
         received, pause_at = 0, 0
-        while received < 32 * 1024 * 1024:
+        while received < LARGE:
             data = await stream.receive_some(1024 * 1024)
             assert data
             received += len(data)

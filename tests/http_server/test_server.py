@@ -9,11 +9,16 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
-from tests.http_server.conftest import Running, Seen, Serving, client_of, read_answer
-
-GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
-WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
-SOON = 3.0  # seconds; far below the grace
+from tests.http_server.conftest import (
+    GET,
+    SOON,
+    WAIT,
+    Running,
+    Seen,
+    Serving,
+    client_of,
+    read_answer,
+)
 
 
 async def test_idle_clients_do_not_delay_the_stop(serving: Serving) -> None:
