@@ -54,9 +54,9 @@ from smartlinkd.store.model import (
     Status,
     Summary,
 )
-from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 from tests.api.conftest import plain_transport
+from tests.web.conftest import SITE
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
@@ -326,7 +326,7 @@ def limits() -> HttpLimits:
     return HttpLimits()
 
 
-ServeCrews = Callable[..., AbstractAsyncContextManager[ServedCrews]]
+ServeCrews = Callable[[Executor], AbstractAsyncContextManager[ServedCrews]]
 
 
 @pytest.fixture
@@ -337,14 +337,58 @@ def serve_crews(
     conformity: Conformity,
     limits: HttpLimits,
 ) -> ServeCrews:
-    """Return a context manager that serves crews of an executor on two ports.
+    """Return a context manager that serves the crews of an executor on two ports."""
 
-    `serve_crews(executor)`; `catalog=` replaces `crews`.
-    """
-    return partial(
-        opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
-        limits=limits,
-    )  # fmt: skip
+    @asynccontextmanager
+    async def serve_crews(executor: Executor) -> AsyncIterator[ServedCrews]:
+        tokens = CrewTokens(tmp_path, SecretBytes(bytes(32)), crews.users())
+        await nursery.start(tokens.run)
+        known = CrewServices(
+            catalog=crews,
+            executor=executor,
+            tokens=tokens,
+            webhook_networks=NETWORKS,
+            own_addresses={},
+        )
+        metrics = Metrics(None, ConversionTimings(), executor, list)
+        nobody: Any = None  # a service that no crew uses
+        auth = Auth(tmp_path, password_hash=SecretStr(""), signing_secret=SecretStr("ab" * 32))
+        await nursery.start(auth.run)
+        services = Services(
+            auth=auth,
+            vault=nobody,
+            conversion=nobody,
+            history=nobody,
+            browser=None,
+            operator=nobody,
+            metrics=metrics,
+            crews=known,
+            log_buffer=nobody,
+            recorder=nobody,
+            site=SITE,
+            sync_key=SecretStr(""),
+            rules=Rules(ClientAccess((), (), ()), frozenset(), MAX_BODY),
+        )
+        app = build_app(services)
+        own = build_crew_app("alpha", services)
+        stop = trio.Event()
+        async with (
+            serving(
+                nursery, partial(serve, ServedApp(app), limits=limits, stop=stop), conformity
+            ) as at_main,
+            serving(
+                nursery,
+                partial(serve, ServedApp(own), limits=limits, stop=stop),
+                conformity,
+                own=True,
+            ) as at_own,
+        ):
+            shown = {crew: await tokens.show(crew) for crew in crews.names()}
+            shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
+            plain = {name: token.get_secret_value() for name, token in shown.items()}
+            yield ServedCrews(at_main, at_own, plain, tokens, metrics, stop)
+
+    return serve_crews
 
 
 @pytest.fixture
@@ -352,67 +396,6 @@ async def served(serve_crews: ServeCrews, executor: FakeExecutor) -> AsyncIterat
     """The crews with a `FakeExecutor`."""
     async with serve_crews(cast(Executor, executor)) as made:
         yield made
-
-
-@asynccontextmanager
-async def opened(
-    executor: Executor,
-    *,
-    catalog: Catalog,
-    nursery: trio.Nursery,
-    directory: Path,
-    conformity: Conformity,
-    limits: HttpLimits,
-) -> AsyncIterator[ServedCrews]:
-    tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
-    await nursery.start(tokens.run)
-    known = CrewServices(
-        catalog=catalog,
-        executor=executor,
-        tokens=tokens,
-        webhook_networks=NETWORKS,
-        own_addresses={},
-    )
-    metrics = Metrics(None, ConversionTimings(), executor, list)
-    nobody: Any = None  # a service that no crew uses
-    auth = Auth(directory, password_hash=SecretStr(""), signing_secret=SecretStr("ab" * 32))
-    await nursery.start(auth.run)
-    services = Services(
-        auth=auth,
-        vault=nobody,
-        conversion=nobody,
-        history=nobody,
-        browser=None,
-        operator=nobody,
-        metrics=metrics,
-        crews=known,
-        log_buffer=nobody,
-        recorder=nobody,
-        site=Site(
-            currency="VND",
-            portal_url="https://portal.example",
-            shop_url="https://shop.example",
-            picture_url="https://pictures.example/",
-            needs_cookie=True,
-        ),
-        sync_key=SecretStr(""),
-        rules=Rules(ClientAccess((), (), ()), frozenset(), MAX_BODY),
-    )
-    app = build_app(services)
-    own = build_crew_app("alpha", services)
-    stop = trio.Event()
-    async with (
-        serving(
-            nursery, partial(serve, ServedApp(app), limits=limits, stop=stop), conformity
-        ) as at_main,
-        serving(
-            nursery, partial(serve, ServedApp(own), limits=limits, stop=stop), conformity, own=True
-        ) as at_own,
-    ):
-        shown = {crew: await tokens.show(crew) for crew in catalog.names()}
-        shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
-        plain = {name: token.get_secret_value() for name, token in shown.items()}
-        yield ServedCrews(at_main, at_own, plain, tokens, metrics, stop)
 
 
 @asynccontextmanager
