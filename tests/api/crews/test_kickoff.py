@@ -27,20 +27,6 @@ def human(authentication: object) -> dict[str, Any]:
     return {"humanInputWebhook": {"url": URL, "authentication": authentication}}
 
 
-async def test_inputs_and_meta_may_be_any_json(served: ServedCrews, executor: FakeExecutor) -> None:
-    given: list[tuple[JsonValue, JsonValue]] = [
-        ({"topic": 1, "style": None, "audience": [1, 2.5, {"a": []}], "unknown": {"x": True}}, 7),
-        ({"": "", "{topic}": "a\u0000b", "ключ": "số 1 🎉"}, {"requestId": "r-1"}),
-        ({"n": 2**70, "deep": [[[[[]]]]]}, False),
-        ({}, None),
-    ]
-    for inputs, meta in given:
-        body = {"inputs": inputs, "meta": meta, "restoreFromStateId": None, "Inputs": 1}
-        assert (await served.own.post("/kickoff", served.token, body)).status_code == 200, inputs
-        kickoff = executor.kickoffs[-1][1]
-        assert (kickoff.inputs, kickoff.meta) == (inputs, meta)
-
-
 async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
     served: ServedCrews, executor: FakeExecutor
 ) -> None:

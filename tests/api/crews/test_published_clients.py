@@ -65,19 +65,6 @@ say("result", output=text)
 """
 
 
-async def start_executor(nursery: trio.Nursery, crews: Catalog, folder: Path) -> Executor:
-    """Start an executor with its own store."""
-    store = Store(
-        folder / "journal.sqlite3",
-        key=SecretBytes(bytes(32)),
-        retention=Retention(timedelta(days=1), 100),
-    )
-    executor = Executor(crews, store, tools={}, runs=folder / "runs", on_calls_queued=lambda: None)
-    await nursery.start(store.run)
-    await nursery.start(executor.run)
-    return executor
-
-
 @pytest.fixture
 def crews(crews: Catalog, tmp_path: Path) -> Catalog:
     program = tmp_path / "worker.py"
@@ -92,8 +79,17 @@ def crews(crews: Catalog, tmp_path: Path) -> Catalog:
 async def whole(
     nursery: trio.Nursery, serve_crews: ServeCrews, crews: Catalog, tmp_path: Path
 ) -> AsyncIterator[ServedCrews]:
-    """The crew of this module with the real executor."""
-    executor = await start_executor(nursery, crews, tmp_path)
+    """The crew of this module with the real executor, and its own store."""
+    store = Store(
+        tmp_path / "journal.sqlite3",
+        key=SecretBytes(bytes(32)),
+        retention=Retention(timedelta(days=1), 100),
+    )
+    executor = Executor(
+        crews, store, tools={}, runs=tmp_path / "runs", on_calls_queued=lambda: None
+    )
+    await nursery.start(store.run)
+    await nursery.start(executor.run)
     async with serve_crews(executor) as made:
         yield made
 
