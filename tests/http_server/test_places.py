@@ -106,15 +106,6 @@ async def test_body_of_the_sender_with_the_most_gives_way(places: Places, bodies
     assert bodies.cancelled == ["0"]
 
 
-async def test_body_gives_way_to_a_follower(places: Places, bodies: Bodies) -> None:
-    for number in range(12):
-        await bodies.begin(str(number), "192.0.2.1")
-    with followers(places, *"aaaabbbbcc"):
-        await wait_all_tasks_blocked()
-        assert len(bodies.cancelled) == 10
-        assert places.taken == places.most
-
-
 async def test_follower_does_not_give_way_to_a_body(places: Places, bodies: Bodies) -> None:
     with followers(places, *"aaaabbbbcc"):
         for number in range(4):

@@ -7,9 +7,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trio
-
-from smartlinkd.http_server import HttpLimits
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import FakeExecutor, ServedCrews
@@ -146,22 +143,6 @@ async def test_refusal_of_an_unreadable_request_has_both_error_shapes(served: Se
             status, body = body_of(await served.main.raw(request))
             assert (status, set(body)) == (expected, {"ok", "error", "message"}), (path, rest)
             assert body["ok"] is False
-
-
-@pytest.mark.parametrize("limits", [HttpLimits(connections=1)])
-async def test_refusal_of_a_full_server_has_both_error_shapes(
-    limits: HttpLimits, served: ServedCrews, executor: FakeExecutor
-) -> None:
-    path = f"/status/{executor.add().id}?wait=50"
-    head = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n\r\n"
-    async with await trio.open_tcp_stream("127.0.0.1", served.own.port) as busy:
-        await busy.send_all(head.encode())
-        await executor.heard.wait()
-        answer = await served.own.raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    text = "all connections are taken; try again in a moment"
-    told = {"ok": False, "error": "Service Unavailable", "message": text}
-    assert body_of(answer) == (503, told)
-    assert b"\r\nretry-after: 1\r\n" in answer.lower()
 
 
 @pytest.mark.parametrize("where", WHERE)

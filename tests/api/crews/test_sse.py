@@ -220,34 +220,6 @@ async def test_stream_of_a_rotated_token_ends_in_its_silence(
     assert executor.waiting == 0
 
 
-@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
-@pytest.mark.parametrize("how", ["close", "half-close"])
-async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leaves(
-    served: ServedCrews, executor: FakeExecutor, limits: HttpLimits, how: str
-) -> None:
-    known = executor.add()
-    path = f"/events/{known.id}"
-    for _ in range(3):
-        async with (
-            follow(served.own, served.token, known.id) as one,
-            follow(served.own, served.token, known.id) as two,
-        ):
-            await one.until(b"follow")
-            await two.until(b"follow")
-            answer = await served.own.get(path, served.token)
-            assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
-            assert (await served.own.ask("HEAD", path, served.token)).status_code == 429
-            async with follow(served.own, served.tokens["ann"], "unknown") as another:
-                await another.until(b"404 ")  # not 429: the limit is for each token
-            if how == "half-close":
-                await one.stream.send_eof()
-                await two.stream.send_eof()
-                await one.rest()
-                await two.rest()
-        with trio.fail_after(SOON):
-            await executor.left.wait()
-
-
 async def test_event_in_two_parts_has_no_comment_between_them(
     served: ServedCrews, executor: FakeExecutor, mock_clock: MockClock
 ) -> None:
