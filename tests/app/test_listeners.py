@@ -87,16 +87,15 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
 ) -> None:
     """As the manager opens one with FreeBind=yes. 192.0.2.0/24 is nobody's (RFC 5737)."""
     (theirs,) = bind("192.0.2.1", 0, early=True)
-    caplog.clear()
+    given = ActivatedSockets(main=(passed(theirs),))
     with (
         theirs,
-        open_listeners(
-            address_of(theirs), {}, ActivatedSockets(main=(passed(theirs),))
-        ) as listeners,
+        open_listeners(address_of(theirs), {"post": Bind("192.0.2.1", 0)}, given) as opened,
     ):
-        assert listeners.main[0].getsockname() == theirs.getsockname()
+        assert opened.main[0].getsockname() == theirs.getsockname()
     assert caplog.messages == [
-        "server.bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
+        f"{setting}: this machine has no address 192.0.2.1 yet; it is served there once it has"
+        for setting in ("server.bind", "crew post: bind")
     ]
 
 

@@ -46,15 +46,12 @@ def test_name_gives_a_socket_for_each_of_its_addresses_that_this_machine_has(
 @pytest.mark.parametrize(
     ("host", "family"), [("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6)]
 )
-def test_early_bind_listens_before_this_machine_has_the_address(
-    host: str, family: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_early_bind_listens_before_this_machine_has_the_address(host: str, family: int) -> None:
     """192.0.2.0/24 and 2001:db8::/32 are nobody's (RFC 5737, RFC 3849)."""
     (made,) = bind(host, 0, setting="crew c: bind", early=True)
     with made:
         assert made.family == family
         assert made.getsockname()[0] == host
-    assert "crew c: bind: this machine has no address" in caplog.text
 
 
 def test_early_bind_listens_at_a_link_local_address() -> None:

@@ -21,7 +21,7 @@ from smartlinkd.config.checks import open_cookie
 from smartlinkd.crews.catalog.catalog import UNDER
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import bind
-from smartlinkd.http_server.sockets import is_absent, warn_of_absence
+from smartlinkd.http_server.sockets import is_absent
 from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import NO_SOCKETS, ActivatedSockets, listens_at, open_sockets
@@ -102,6 +102,10 @@ def _open(
         sockets = bind(address.host, address.port, setting=setting, early=early)
     for each in sockets:
         stack.callback(each.close)
+        host = each.getsockname()[0]
+        if is_absent(host):
+            text = "%s: this machine has no address %s yet; it is served there once it has"
+            logger.warning(text, setting, host)
     return sockets
 
 
@@ -116,10 +120,6 @@ def _warn_of_other_addresses(
             "`sudo ./run install`, an instance's with its --instance NAME)",
             *(setting, address, unit, listening),
         )
-    for each in sockets:
-        host = each.getsockname()[0]
-        if is_absent(host):  # systemd's FreeBind= listens at an address that comes later
-            warn_of_absence(setting, host)
 
 
 def _open_for_crews(

@@ -7,7 +7,6 @@ setting's name in the message, and clients that come early wait in the kernel's 
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 from ipaddress import ip_address
 
@@ -31,8 +30,6 @@ _FREEBIND: dict[int, tuple[int, int]] = {
     socket.AF_INET6: (socket.IPPROTO_IPV6, 78),
 }
 
-logger = logging.getLogger(__name__)
-
 
 def bind(
     host: str, port: int, *, setting: str = "server.bind", early: bool = False
@@ -51,20 +48,17 @@ def bind(
             f"{setting}: there is no host {host!r}; name one of this machine, as in "
             '"127.0.0.1:8787"'
         ) from None
+    may_be_absent = early and _is_one(host)
     listening: list[socket.socket] = []
     absent: OSError | None = None
     try:
         for family, _, _, _, where in found:
             try:
-                listening.append(_listen(family, where))
+                listening.append(_listen(family, where, may_be_absent=may_be_absent))
             except OSError as error:
-                if early and error.errno == errno.EADDRNOTAVAIL and _is_one(host):
-                    listening.append(_listen(family, where, early=True))
-                    warn_of_absence(setting, host)
-                elif error.errno not in _NOT_HERE:
+                if error.errno not in _NOT_HERE:
                     raise
-                else:
-                    absent = error
+                absent = error
         if absent is not None and not listening:
             raise absent
     except OSError as error:
@@ -95,18 +89,12 @@ def is_absent(address: str) -> bool:
     return False
 
 
-def warn_of_absence(setting: str, address: str) -> None:
-    """Log that nobody comes to this address of ours, and until when."""
-    text = "%s: this machine has no address %s yet; it is served there once it has"
-    logger.warning(text, setting, address)
-
-
 def _listen(
-    family: int, where: tuple[str | int, ...] | tuple[int, bytes], *, early: bool = False
+    family: int, where: tuple[str | int, ...] | tuple[int, bytes], *, may_be_absent: bool
 ) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if early:
+        if may_be_absent:
             made.setsockopt(*_FREEBIND[family], 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
