@@ -21,12 +21,10 @@ from smartlinkd.api.services import Services
 from smartlinkd.errors import Unavailable
 from smartlinkd.http_server import GuardedQuart, has_whole_body, hold_until_answered
 from smartlinkd.http_server.app import Messages
-from smartlinkd.mcp.tools import Context, ToolApi, make_server
+from smartlinkd.mcp.tools import CALL_S, Context, ToolApi, make_server
 from smartlinkd.supervision.calls import actor_deadline
 
 PATH: Final = "/mcp"
-CALL_S: Final = 180.0
-"""For a request with its stream; the longest tool is a conversion."""
 RETRY_S: Final = 1
 _API: Final = "smartlinkd.api"
 """The ASGI scope's key of the API that a request's tools call."""

@@ -31,6 +31,8 @@ from smartlinkd.auth.keys import Scope
 from smartlinkd.conversion.schemas import MAX_LINKS, MAX_SUB_IDS
 from smartlinkd.validation import describe_errors
 
+CALL_S: Final = 180.0
+"""For a call: a conversion may take `browser.job_timeout`, and wait before it."""
 CREW_WAIT_S: Final = 60.0
 """For a crew's end; then `run_crew` answers with the id."""
 POLL_S: Final = 1.0
