@@ -40,7 +40,7 @@ Query = Mapping[str, str | int | float | None]
 
 
 class Connection:
-    """Requests to one daemon. Close it, or use it in `with`."""
+    """Requests to one daemon, until it is closed."""
 
     def __init__(
         self,
