@@ -116,11 +116,11 @@ class ControlSocket:
 
     async def _serve(self, slots: trio.Semaphore, stream: trio.SocketStream) -> None:
         try:
-            async with slots:
-                with (
-                    trio.move_on_after(self._timeout_s),
-                    bind_log_contexts((LogContext(request_id=new_request_id()),)),
-                ):
+            with (
+                trio.move_on_after(self._timeout_s),
+                bind_log_contexts((LogContext(request_id=new_request_id()),)),
+            ):
+                async with slots:
                     response = await self._respond(await _read_line(stream, MAX_REQUEST))
                     await stream.send_all(json.dumps(response).encode() + b"\n")
         except (trio.BrokenResourceError, _NoLine) as fault:
