@@ -7,16 +7,16 @@ for addresses are in `smartlinkd/net/addresses.py`, since other rooms use them t
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
 
 from pydantic import JsonValue, SecretBytes, SecretStr
+from pydantic_core import from_json
 
 from smartlinkd.auth.passwords import check_hash
 from smartlinkd.marketplace import markets
@@ -29,7 +29,6 @@ LONGEST_URL = 2048  # characters
 LONGEST_ARGUMENT = 32 * 1024  # bytes; a quarter of Linux's limit (MAX_ARG_STRLEN)
 LONGEST_DESCRIPTION = 2000
 MOST_APPRISE_URLS = 16
-DEEPEST_DEFAULT = 20  # levels of lists and tables
 
 _WEBHOOK_KEY = "whsec_"
 _SHORTEST_WEBHOOK_KEY = 24  # bytes, by the Standard Webhooks specification
@@ -350,30 +349,19 @@ def parse_input(value: object) -> InputTable:
     return InputTable(name, False, parse_default(value["default"]), description)
 
 
-def parse_default(value: object, level: int = 0) -> JsonValue:
+def parse_default(value: object) -> JsonValue:
     """Return an input's default, which a worker gets as JSON.
 
-    TOML has dates and infinities besides, and a JSON crew's own file has infinities.
-
-    Args:
-        level: how many lists and tables the value is in.
+    TOML has dates and infinities besides, and a JSON crew's own file has infinities. The parser
+    refuses more than some 200 levels.
     """
-    if level > DEEPEST_DEFAULT:
-        raise BadValue(f"has a default that is nested more than {DEEPEST_DEFAULT} levels deep")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise BadValue("has a default that is no number in JSON", "write it as text, in quotes")
-    if isinstance(value, str):
-        return require_encodable(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return {
-            require_encodable(str(key)): parse_default(inner, level + 1)
-            for key, inner in value.items()
-        }
-    if isinstance(value, Sequence):
-        return [parse_default(inner, level + 1) for inner in cast("Sequence[object]", value)]
-    raise BadValue("has a default that JSON cannot hold", "write a date as text, in quotes")
+    try:
+        text = json.dumps(value, ensure_ascii=False).encode()
+        parsed: JsonValue = from_json(text, allow_inf_nan=False)
+    except (TypeError, ValueError, RecursionError):  # ValueError: also half of a character
+        fault = "has a default that JSON cannot hold"
+        raise BadValue(fault, "write it as text, in quotes") from None
+    return parsed
 
 
 def require_encodable(given: str) -> str:

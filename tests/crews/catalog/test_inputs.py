@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from smartlinkd.config.values import InputTable
@@ -91,11 +89,9 @@ def test_inputs_of_a_json_crew_are_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "default", "fault"),
     [
-        ("a", "\ud800", "inputs: a must not hold half of a character"),
-        ("a", [{"\ud800": 1}], "inputs: a must not hold half of a character"),
+        ("a", "\ud800", "inputs: a has a default that JSON cannot hold"),
         ("\ud800", 1, 'inputs: "\\ud800" must not hold half of a character'),
-        ("a", float("inf"), "inputs: a has a default that is no number in JSON"),
-        ("a", json.loads(30 * "[" + 30 * "]"), "inputs: a has a default that is nested more than"),
+        ("a", float("inf"), "inputs: a has a default that JSON cannot hold"),
     ],
 )
 def test_default_that_is_no_json_is_named(name: str, default: object, fault: str) -> None:

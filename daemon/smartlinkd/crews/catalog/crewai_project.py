@@ -114,8 +114,8 @@ class InputCollector:
                     require_encodable(name), required=False, default=parse_default(value)
                 )
             except BadValue as fault:
-                remedy = fault.remedy or "make several inputs of it"
-                self.faults.append(BadValue(f"{where}: {quoted_key(name)} {fault.fault}", remedy))
+                told = f"{where}: {quoted_key(name)} {fault.fault}"
+                self.faults.append(BadValue(told, fault.remedy))
         self._keep_bound(where)
 
     def _add(self, where: str, entry: object, fields: Iterable[str]) -> None:
