@@ -115,7 +115,7 @@ def test_unusable_directory_is_an_error_that_names_it(tmp_path: Path, place: str
     file.touch()
     # Root may write anywhere, but nobody can make files in /proc/self.
     directory = file / "state" if place == "below a file" else Path("/proc/self")
-    text = r"^state\.directory: .* cannot be used \(.*writable"
+    text = r"^state\.directory: .* cannot be used \(.*writable .*ReadWritePaths="
     with pytest.raises(StateUnusable, match=text), claim(directory):
         pytest.fail("it was given out")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,25 +22,6 @@ def test_directory_that_every_user_can_write_to_is_refused_untouched(
     with pytest.raises(StateUnusable, match=text), claim(tmp_path):
         pytest.fail("it was given out")
     assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("below", ["", "not/there/yet"])
-def test_directory_on_a_read_only_file_system_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
-) -> None:
-    seen: list[Path] = []
-
-    def read_only(path: Path) -> SimpleNamespace:
-        if not path.exists():
-            raise FileNotFoundError(path)
-        seen.append(path)
-        return SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID)
-
-    monkeypatch.setattr(os, "statvfs", read_only)
-    text = f"{tmp_path / below} is on a file system that is read-only here; name another one"
-    with pytest.raises(StateUnusable, match=text), claim(tmp_path / below):
-        pytest.fail("it was given out")
-    assert seen == [tmp_path]
 
 
 def change_owner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:

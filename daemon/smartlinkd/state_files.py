@@ -65,7 +65,8 @@ def claim(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise StateUnusable(
             f"state.directory: {directory} cannot be used ({error.strerror}); "
-            "make it writable for the daemon's user, or name another one"
+            "make it writable for the daemon's user (in a service: ReadWritePaths=), or name "
+            "another one"
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,9 +86,6 @@ def fault_of(directory: Path) -> tuple[str, str] | None:
 
     None if this user sees no fault, or the directory does not exist yet.
     """
-    if _is_read_only(directory):
-        remedy = "name another one, or let it be written to (in a service: ReadWritePaths=)"
-        return f"{directory} is on a file system that is read-only here", remedy
     try:
         mode = directory.stat().st_mode
     except OSError:
@@ -127,18 +125,6 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # of a container, or of a service that does not run
         return str(uid)
-
-
-def _is_read_only(directory: Path) -> bool:
-    """Return True if the file system is mounted read-only; False if that cannot be seen."""
-    for place in (directory, *directory.absolute().parents):
-        try:
-            return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
-        except FileNotFoundError:
-            continue  # the daemon would make it in its parent
-        except OSError:
-            break
-    return False
 
 
 def read_private(path: Path, *, most: int) -> bytes | None:
