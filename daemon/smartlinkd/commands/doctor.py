@@ -40,26 +40,23 @@ class Finding:
         return f"{'ok  ' if self.is_good else 'FAIL'}  {self.point:<13}  {self.text}"
 
 
-def main(read: Callable[[], Settings] | None, default_browser: BrowserSection | None = None) -> int:
+def main(read: Callable[[], Settings] | None) -> int:
     """Run all checks and print a line for each. Return `GOOD` if all passed, else `FAILED`.
 
     Args:
         read: returns the settings; None if there is no configuration.
-        default_browser: the browser to try if there is no usable configuration.
     """
     all_good = True
-    for finding in trio.run(_run_checks, read, default_browser or BrowserSection()):
+    for finding in trio.run(_run_checks, read):
         print(finding)
         all_good = all_good and finding.is_good
     return GOOD if all_good else FAILED
 
 
-async def _run_checks(
-    read: Callable[[], Settings] | None, default_browser: BrowserSection
-) -> list[Finding]:
+async def _run_checks(read: Callable[[], Settings] | None) -> list[Finding]:
     findings, settings = _configuration(read)
     if settings is None or settings.needs_browser:
-        findings += await _chromium(settings.browser if settings else default_browser)
+        findings += await _chromium(settings.browser if settings else BrowserSection())
     else:
         findings.append(Finding("Chromium", True, "not needed: links and products are an API's"))
     if settings:
