@@ -121,8 +121,7 @@ class AuthState:
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
         with _slot(self._logins):
-            await self._throttle.wait_for_verdicts(address)
-            with self._throttle.attempt(address) as tries:
+            async with self._throttle.attempt(address) as tries:
                 passwords = self._passwords
                 right = await passwords.is_correct(password)
                 if (
@@ -146,7 +145,7 @@ class AuthState:
             admitted = self._saved.is_current(jti=claims.jti, epoch=claims.epoch)
             if factor is None or not admitted or claims.jti not in self._pending_logins:
                 raise refusal("mfa")
-            with self._throttle.attempt(address, code=True) as tries:
+            async with self._throttle.attempt(address, code=True) as tries:
                 try:
                     accepted = self._accept(factor, code, tries, address)
                 except WrongCredential:
@@ -200,7 +199,7 @@ class AuthState:
             self._refuse_when_ended(session)  # an ended session must not stay valid as `spared`
             self._refuse_when_enabled()
             secret = self._issued_secret(secret)
-            with self._throttle.attempt(address, code=True) as tries:
+            async with self._throttle.attempt(address, code=True) as tries:
                 fresh = SecondFactor(SecretStr(secret), ())
                 factor = self._accept(fresh, code, tries, address)
                 await self._save(
@@ -222,7 +221,7 @@ class AuthState:
             factor = self._saved.second_factor
             if factor is None:
                 raise Invalid("the second factor is switched off already")
-            with self._throttle.attempt(address, code=True) as tries:
+            async with self._throttle.attempt(address, code=True) as tries:
                 self._accept(factor, code, tries, address)
                 await self._save(replace(self._saved, second_factor=None))
                 tries.succeeded()
@@ -255,7 +254,7 @@ class AuthState:
             factor = self._saved.second_factor
             digits = read_code(code or "") if factor is not None or code is not None else ""
             if factor is not None:
-                with self._throttle.attempt(address, code=True) as tries:
+                async with self._throttle.attempt(address, code=True) as tries:
                     accepted = self._accept(factor, digits, tries, address)
                     await self._save(replace(self._saved, second_factor=accepted))
                     tries.succeeded()

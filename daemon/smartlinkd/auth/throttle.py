@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
@@ -31,9 +31,6 @@ WRONG_CODES_PACE: Final = 60.0
 
 MAX_NETWORKS: Final = 4096
 """Networks kept, well under a megabyte. Finding the one to evict takes half a millisecond."""
-
-_WAIT_FOR_VERDICT: Final = 1.0
-"""`retry_after` in seconds while a client's other attempts are pending."""
 
 
 class Tries:
@@ -60,13 +57,8 @@ class Tries:
         """True if the next failure is followed by a wait."""
         return self.failures + 1 >= FREE_FAILURES
 
-    def seconds_to_wait(self, now: float, *, code: bool) -> float:
-        """Return the seconds until the next attempt; zero or less if it may come now.
-
-        Codes are checked one at a time, so they need not wait for verdicts on passwords.
-        """
-        if self.has_to_await_verdicts and not code:
-            return _WAIT_FOR_VERDICT
+    def seconds_to_wait(self, now: float) -> float:
+        """Return the seconds until the next attempt; zero or less if it may come now."""
         return self.next_at - now if self.failures >= FREE_FAILURES else 0.0
 
     @property
@@ -97,14 +89,9 @@ class Throttle:
         self._max_wrong_codes = max_wrong_codes
         self._wrong_codes: deque[float] = deque(maxlen=max_wrong_codes)
 
-    async def wait_for_verdicts(self, address: str) -> None:
-        """Wait while only pending attempts of its network hold `address` back."""
-        while (tries := self._tries(address)).has_to_await_verdicts:
-            await tries.verdicts.park()
-
-    @contextmanager
-    def attempt(self, address: str, *, code: bool = False) -> Iterator[Tries]:
-        """Reserve one attempt, which the block makes.
+    @asynccontextmanager
+    async def attempt(self, address: str, *, code: bool = False) -> AsyncIterator[Tries]:
+        """Reserve one attempt, which the block makes. Wait while only pending ones block it.
 
         A block that raises `WrongCredential` is counted as a failure. A block that calls
         `succeeded` resets the count. Any other end changes nothing.
@@ -115,11 +102,13 @@ class Throttle:
         Raises:
             TooManyTries: it is too early for an attempt.
         """
-        now = self._clock()
         tries = self._tries(address)
-        wait = max(
-            tries.seconds_to_wait(now, code=code), self._wait_for_codes(now) if code else 0.0
-        )
+        # Codes are checked one at a time, so they need not wait for verdicts on passwords.
+        while tries.has_to_await_verdicts and not code:
+            await tries.verdicts.park()
+            tries = self._tries(address)
+        now = self._clock()
+        wait = max(tries.seconds_to_wait(now), self._wait_for_codes(now) if code else 0.0)
         if wait > 0:
             seconds = math.ceil(wait)
             raise TooManyTries(
