@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from smartlinkd.config.problems import format_toml
 
 Table = Mapping[str, object]
 Tables = Mapping[str, Table | Sequence[Table]]
 """Tables by name. A list of tables is written as `[[name]]` for each."""
+
+HASH: Final = (
+    "$argon2id$v=19$m=19456,t=2,p=1$04lTdQj6W5wsF5kDKIV5fg$"
+    "3fFGK5r+WrjMQv+Sv7xHwTig4jeKMuxZk/L+we9qREY"
+)
+"""The hash of the password "correct horse"."""
 
 WITHOUT_BROWSER: dict[str, Any] = {
     "links": {"source": "open_api"},

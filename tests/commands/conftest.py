@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
-
-HASH = hash_password("correct horse")
+from tests.config_file import HASH
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
+from tests.config_file import HASH
 
-HASH = hash_password("correct horse")
 NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

@@ -13,13 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.chromium import find_executable
 from smartlinkd.commands import doctor
 from smartlinkd.config import Settings, build
-from tests.config_file import WITHOUT_BROWSER
-
-HASH = hash_password("correct horse")
+from tests.config_file import HASH, WITHOUT_BROWSER
 
 OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 

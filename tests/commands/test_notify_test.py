@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
 from smartlinkd.commands.codes import FAILED, GOOD, UNUSABLE
-from tests.config_file import WITHOUT_BROWSER, Table, write_config
-
-HASH = hash_password("correct horse battery staple")
+from tests.config_file import HASH, WITHOUT_BROWSER, Table, write_config
 
 
 def configuration(folder: Path, **notify: object) -> Path:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.config.checks import LIVE, changes, out_of_reach
-from tests.config_file import WITHOUT_BROWSER
+from tests.config_file import HASH, WITHOUT_BROWSER
 
-HASH = hash_password("correct horse")
 MIB = 1024 * 1024
 API = {"source": "open_api"}
 

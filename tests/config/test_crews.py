@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, build, load
 from smartlinkd.config.crews import CrewTable
 from smartlinkd.net.addresses import Bind
+from tests.config_file import HASH
 
-HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'
 GOOD = {"name": "greeter", "runner": "command", "command": ["/bin/true"]}
 

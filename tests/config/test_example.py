@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from annotated_types import Ge, Le
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.config.base import DAY, GIB, KIB, MIB, Section
 from smartlinkd.config.crews import CrewSection
 from smartlinkd.config.problems import heading
 from smartlinkd.config.settings import SECTIONS, TABLES
+from tests.config_file import HASH
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
-HASH = hash_password("correct horse")
 
 
 def in_force() -> dict[str, Any]:

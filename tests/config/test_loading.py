@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, load
 from smartlinkd.net.addresses import Bind
+from tests.config_file import HASH
 
-HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'
 
 Write = Callable[[str], Path]

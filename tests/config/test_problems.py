@@ -6,11 +6,9 @@ import tomllib
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, Problem, build
 from smartlinkd.config.problems import format_toml
-
-HASH = hash_password("correct horse")
+from tests.config_file import HASH
 
 
 def problems(**tables: object) -> dict[str, str]:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, Settings, load, state_directory
 from smartlinkd.config.secret_files import parse_variables
 from smartlinkd.config.settings import SECRETS
 from smartlinkd.validation import BadValue
+from tests.config_file import HASH
 
-HASH = hash_password("correct horse")
 KEY = "0123456789abcdef" * 4
 GOOD = {
     ("auth", "password_hash"): HASH,

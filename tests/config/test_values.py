@@ -9,24 +9,16 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue, SecretBytes, SecretStr
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import values
 from smartlinkd.config.values import InputTable
 from smartlinkd.validation import BadValue
+from tests.config_file import HASH
 
-HASH = hash_password("correct horse")
 SAFARIS = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"
 CHROMES = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
 NO_SLUGS = ("", "-a", "Deal", "a_b", "a b", "ä", 64 * "a", "a\n")
 LONGEST = "https://api.example/" + 2028 * "x"
 WHSEC = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
-
-
-def salted(name: str, *values_: object) -> object:
-    """Arguments with a hash among them, named: its random salt must not be in a test's name, which
-    has to be the same in every process that collects the tests.
-    """
-    return pytest.param(*values_, id=name)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +124,8 @@ def test_valid_text_is_parsed(rule: Callable[[object], object], given: str, valu
         (values.parse_plain_secret, "a blank behind ", "one line"),
         (values.parse_plain_secret, "gi\xe1", "one line"),
         (values.parse_password_hash, "correct horse", "argon2id"),
-        salted(
-            "argon2i", values.parse_password_hash, HASH.replace("argon2id", "argon2i"), "argon2id"
-        ),
-        salted("weak", values.parse_password_hash, HASH.replace("m=19456", "m=8"), "weaker"),
+        (values.parse_password_hash, HASH.replace("argon2id", "argon2i"), "argon2id"),
+        (values.parse_password_hash, HASH.replace("m=19456", "m=8"), "weaker"),
         *((values.parse_slug, slug, "1 to 63 lower-case") for slug in NO_SLUGS),
         (values.parse_slug, None, "text in quotes"),
         (values.parse_webhook_key, "hunter2-hunter2", "16 or more characters"),
@@ -171,7 +161,7 @@ def test_invalid_text_is_refused_with_its_rule(
 @pytest.mark.parametrize(
     ("rule", "given"),
     [
-        salted("hash", values.parse_password_hash, HASH),
+        (values.parse_password_hash, HASH),
         (values.parse_signing_key, 64 * "a"),
         (values.parse_bearer_key, "aZ019.-_~+/=wxyz"),
         (values.parse_plain_secret, "p@ss word"),

@@ -10,20 +10,19 @@ from dataclasses import replace
 import pytest
 
 from smartlinkd import __version__
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.deploy import __main__ as installation
 from smartlinkd.deploy import service
 from smartlinkd.deploy.service import InstallFailed
 from smartlinkd.deploy.units import paths_of
 from smartlinkd.net.addresses import Bind
-from tests.config_file import WITHOUT_BROWSER
+from tests.config_file import HASH, WITHOUT_BROWSER
 from tests.deploy.machine import BIND, NEW, Machine, Main
 from tests.fakes.terminal import Terminal
 
 
 def settings(more: Mapping[str, object]) -> Settings:
-    return build({"auth": {"password_hash": hash_password("correct horse")}, **more})
+    return build({"auth": {"password_hash": HASH}, **more})
 
 
 @pytest.mark.parametrize(
