@@ -25,6 +25,7 @@ from pydantic import SecretBytes, SecretStr, ValidationError
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
+from smartlinkd.validation import BadValue
 
 logger = logging.getLogger(__name__)
 
@@ -245,7 +246,7 @@ def load_secret(path: Path, *, name: str, loss: str) -> SecretBytes:
         replace_file(path, content + b"\n")
         logger.info("made %s %s", name, path)
     try:
-        return parse_secret(SecretStr(content.decode("ascii").strip()), name=name)
+        return parse_secret(SecretStr(content.decode("ascii").strip()))
     except ValueError:
         raise StateUnusable(
             f"{path} must hold 64 hexadecimal digits: restore it from a backup, or delete it, "
@@ -253,11 +254,9 @@ def load_secret(path: Path, *, name: str, loss: str) -> SecretBytes:
         ) from None
 
 
-def parse_secret(text: SecretStr, *, name: str) -> SecretBytes:
-    """Return the bytes of 64 hexadecimal digits. Raises `ValueError`, whose text is no secret."""
+def parse_secret(text: SecretStr) -> SecretBytes:
+    """Return the bytes of 64 hexadecimal digits. Raises `BadValue`."""
     digits = text.get_secret_value()
     if not _SECRET.fullmatch(digits):
-        raise ValueError(
-            f"{name} must be 64 hexadecimal digits; make one with: openssl rand -hex 32"
-        )
+        raise BadValue("must be 64 hexadecimal digits", "make one with: openssl rand -hex 32")
     return SecretBytes(bytes.fromhex(digits))

@@ -16,7 +16,6 @@ from smartlinkd.auth.files import (
     SavedState,
     adopt_password,
     load,
-    load_signing_secret,
     new_epoch,
     save,
     save_password,
@@ -172,14 +171,3 @@ def test_damaged_state_is_refused_and_kept(content: str | bytes, tmp_path: Path)
     assert SECRET[1:] not in "".join(traceback.format_exception(refused.value))
     assert SECRET[1:] not in str(refused.value.__context__)
     assert path.read_bytes() == before
-
-
-def test_signing_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-
-    made = load_signing_secret(tmp_path, SecretStr(""))
-
-    assert len(made.get_secret_value()) == 32
-    assert load_signing_secret(tmp_path, SecretStr("")) == made
-    assert mode(tmp_path / "signing-secret") == 0o600
-    assert caplog.messages == [f"made the signing secret {tmp_path}/signing-secret"]

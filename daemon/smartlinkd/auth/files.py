@@ -38,8 +38,6 @@ MAX_LOGOUTS: Final = 1000
 KEPT_AFTER_EXPIRY: Final = 86_400
 """Seconds; the clock may be set back meanwhile."""
 
-_SIGNING_SECRET: Final = "the signing secret"  # noqa: S105 - for error texts
-
 
 @model(frozen=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
 class SavedState:
@@ -131,8 +129,9 @@ def load_signing_secret(directory: Path, given: SecretStr) -> SecretBytes:
     A missing file is made. Raises `StateUnusable`, or `NotSaved` if it could not be made.
     """
     if given:
-        return parse_secret(given, name=_SIGNING_SECRET)
-    return load_secret(directory / SECRET_FILE, name=_SIGNING_SECRET, loss="ends every session")
+        return parse_secret(given)
+    path = directory / SECRET_FILE
+    return load_secret(path, name="the signing secret", loss="ends every session")
 
 
 class Logouts(BaseModel):

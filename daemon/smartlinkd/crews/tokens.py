@@ -61,7 +61,7 @@ def load_master_secret(directory: Path, configured: SecretStr) -> SecretBytes:
     `StateUnusable` for a damaged file, and `NotSaved` if a new one could not be saved.
     """
     if configured:
-        return parse_secret(configured, name=_SECRET_NAME)
+        return parse_secret(configured)
     path = directory / SECRET_FILE
     if not path.exists() and (directory / VERSIONS_FILE).exists():  # no first start, then
         logger.warning("%s was not there: with the new one every crew has new tokens", path)
