@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import traceback
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from smartlinkd.auth.files import (
     SavedState,
     adopt_password,
     load,
-    new_epoch,
     save,
     save_password,
 )
@@ -78,20 +76,6 @@ def test_lost_state_brings_no_token_back(tmp_path: Path) -> None:
     (tmp_path / "auth.json").unlink()
 
     assert load(tmp_path).epoch != before
-
-
-def test_epoch_is_random() -> None:
-    assert re.fullmatch("[0-9a-f]{16}", new_epoch())
-    assert new_epoch() != new_epoch()
-
-
-def test_first_password_and_the_same_one_change_nothing(tmp_path: Path) -> None:
-    save(tmp_path, STATE)
-    for _ in range(2):
-        assert adopt_password(tmp_path, STATE, "d" * 32) is STATE
-    assert load(tmp_path) == STATE
-    assert (tmp_path / "password-digest").read_text() == "d" * 32 + "\n"
-    assert mode(tmp_path / "password-digest") == 0o600
 
 
 @pytest.mark.parametrize("known", ["e" * 32 + "\n", "d" * 31, "d" * 5000, "", b"\xff"])
