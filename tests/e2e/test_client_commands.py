@@ -208,7 +208,8 @@ async def test_damaged_login_says_what_to_do(shell: Shell) -> None:
     kept.write_text("{")
     code, _, err = await shell.run("convert", "x")
     assert code == 2
-    assert "is damaged; delete it" in err
+    assert "is damaged" in err
+    assert "delete it, which makes you run `smartlinkd login` again" in err
 
 
 async def test_wrong_key_and_unreachable_server_say_what_to_do(shell: Shell) -> None:

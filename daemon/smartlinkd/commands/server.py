@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, SecretStr, ValidationError, field_serializer
+from pydantic import BaseModel, SecretStr, field_serializer
 
 from smartlinkd.client import ClientError, Smartlinkd
 from smartlinkd.commands.codes import say
-from smartlinkd.state_files import StateUnusable, read_private, replace_file
+from smartlinkd.state_files import StateUnusable, load_model, replace_file
 
 MAX_KEY_FILE: Final = 4096
 """Bytes that are read of a key's file."""
@@ -119,17 +119,11 @@ def load_login() -> KeptLogin | None:
     Raises:
         ClientError: the file is damaged, or other users may read it.
     """
-    path = login_path()
+    parse, loss = KeptLogin.model_validate_json, "makes you run `smartlinkd login` again"
     try:
-        content = read_private(path, most=MAX_LOGIN_FILE)
+        return load_model(login_path(), parse, most=MAX_LOGIN_FILE, loss=loss)
     except StateUnusable as why:
         raise ClientError(str(why)) from None
-    if content is None:
-        return None
-    try:
-        return KeptLogin.model_validate_json(content)
-    except ValidationError:
-        raise ClientError(f"{path} is damaged; delete it, and run `smartlinkd login`") from None
 
 
 def keep_login(login: KeptLogin) -> Path:
