@@ -11,7 +11,6 @@ from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.errors import (
     HumanCheck,
     MarketplaceFailed,
-    PortalChanged,
     PortalDown,
     ProductsRefused,
     SessionLost,
@@ -31,7 +30,6 @@ CAP = 40_000
 PAGES: dict[str, type[Exception]] = {
     "page_500": PortalDown,
     "page_reset": NavigationFailed,
-    "page_without_form": PortalChanged,
     "page_login_redirect": SessionLost,
     "page_login_script": SessionLost,
     "page_login_in_place": SessionLost,
@@ -72,7 +70,7 @@ async def test_page_fault_raises_its_error(
     page = await subject.page(ACCOUNT)
     subject.portal.arm(fault, times=1, account=ACCOUNT)
     with pytest.raises(error):
-        await portal.open_links_page(page, subject.market, form_timeout_s=2)
+        await portal.open_links_page(page, subject.market)
 
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])

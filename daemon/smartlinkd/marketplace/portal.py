@@ -88,16 +88,8 @@ query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceC
 CALL_SCRIPT = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 
-async def open_links_page(
-    page: Page,
-    market: Market,
-    *,
-    form_timeout_s: float = FORM_TIMEOUT,
-) -> None:
+async def open_links_page(page: Page, market: Market) -> None:
     """Load the custom link page and wait until its form can be used.
-
-    Args:
-        form_timeout_s: for the page's script to build the form.
 
     Raises:
         HumanCheck: the portal asks for a human check.
@@ -110,7 +102,7 @@ async def open_links_page(
     check_frames(page, market)
     await load(page, market.portal_url + _LINKS_PAGE)
     disabled_since, state = None, PageState()
-    with trio.move_on_after(form_timeout_s):
+    with trio.move_on_after(FORM_TIMEOUT):
         while True:
             state = await read_state(page, market)
             state.check()
@@ -126,7 +118,7 @@ async def open_links_page(
     check_url(await page.url())
     if state.hang is not None:
         raise state.hang
-    raise PortalChanged(f"no form on its custom link page within {form_timeout_s:g} seconds")
+    raise PortalChanged(f"no form on its custom link page within {FORM_TIMEOUT:g} seconds")
 
 
 async def submit_form(
