@@ -7,11 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from smartlinkd.sandbox.open_api import (
-    APP_ID,
-    SECRET,
-    signature,
-)
+from smartlinkd.sandbox.open_api import APP_ID, SECRET, signature
 from smartlinkd.sandbox.state import SandboxState
 
 OFFER = "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}}}"
@@ -57,14 +53,6 @@ def mutation(origin: str, sub_ids: list[str]) -> str:
     return f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}"
 
 
-async def test_unlisted_product_has_no_offer(
-    sandbox: SandboxState, client: httpx.AsyncClient
-) -> None:
-    answer = await ask(sandbox, client, "{productOfferV2(itemId:900000210){nodes{itemId}}}")
-
-    assert answer["data"]["productOfferV2"]["nodes"] == []
-
-
 @pytest.mark.parametrize(
     ("path", "sub_ids", "code"),
     [
@@ -84,26 +72,18 @@ async def test_invalid_short_link_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    "changes",
     [
-        ({"secret": "wrong"}, 10020),
-        ({"app_id": "1"}, 10020),
-        ({"age": 3_600}, 10020),
-        ({"said": '{"query":"{productOfferV2(itemId:5){nodes{itemId}}}"}'}, 10020),
+        {"secret": "wrong"},
+        {"app_id": "1"},
+        {"age": 3_600},
+        {"said": '{"query":"{productOfferV2(itemId:5){nodes{itemId}}}"}'},
     ],
 )
-async def test_call_without_access_is_refused(
-    sandbox: SandboxState, client: httpx.AsyncClient, changes: dict[str, Any], code: int
+async def test_call_that_is_signed_wrongly_is_refused(
+    sandbox: SandboxState, client: httpx.AsyncClient, changes: dict[str, Any]
 ) -> None:
-    assert code_of(await ask(sandbox, client, OFFER, **changes)) == code
-
-
-async def test_call_without_signature_is_refused(
-    sandbox: SandboxState, client: httpx.AsyncClient
-) -> None:
-    answer = await client.post(sandbox.origins.open_api, json={"query": OFFER})
-
-    assert code_of(answer.json()) == 10020
+    assert code_of(await ask(sandbox, client, OFFER, **changes)) == 10020
 
 
 @pytest.mark.parametrize(
