@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smartlinkd.crews.protocol import (
@@ -279,26 +278,6 @@ async def test_files_of_the_project_are_found_from_its_folder(
     files |= {"knowledge/tea.txt": "green", ".env": "FROM_FILE=1\nOPENAI_MODEL_NAME=other\n"}
     _, end = await run(project(files))
     assert isinstance(end, Result), end
-
-
-async def test_permanent_storage_has_locks_for_all_runs(
-    run: Run, project: Project, model: Any, tmp_path: Path
-) -> None:
-    model.answers("ok")
-    storage = tmp_path / "storage"
-    code = f"""
-            from pathlib import Path
-            from crewai_core.lock_store import lock
-
-            with lock("lancedb:{storage}"):
-                assert list(Path("{storage}/.locks").iterdir())
-            """
-    folder = project(one_task(imports=code))
-    _, end = await run(folder, CREWAI_STORAGE_DIR=str(storage))
-    assert isinstance(end, Result), end
-    locks = set((storage / ".locks").iterdir())
-    await run(folder, CREWAI_STORAGE_DIR=str(storage))
-    assert set((storage / ".locks").iterdir()) == locks
 
 
 async def test_tracing_of_a_project_is_ignored(run: Run, project: Project, model: Any) -> None:

@@ -84,14 +84,6 @@ STAND_IN = {
         def set_tracing_enabled(enabled):
             pass
         """,
-    "crewai_core/__init__.py": "",
-    "crewai_core/lock_store.py": """
-        lock = None
-
-        def set_lock_backend(backend):
-            global lock
-            lock = backend
-        """,
     "crewai/hooks.py": """
         class HookAborted(Exception):
             pass

@@ -1,17 +1,14 @@
-"""The files of a run, and the storage that runs share."""
+"""The files of a run."""
 
 from __future__ import annotations
 
 import sys
-import threading
-from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
-from smartlinkd.crews.crewai_adapter.runner import redirect_files, share_locks
+from smartlinkd.crews.crewai_adapter.runner import redirect_files
 from smartlinkd.crews.protocol import Failed, Result, Started
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
@@ -88,33 +85,3 @@ async def test_input_that_leads_an_output_file_elsewhere_is_refused(
         assert end.error.startswith("the inputs lead the output_file of a task elsewhere: /")
     else:
         assert end == Result(output=topic)
-
-
-def test_lock_of_a_shared_storage_excludes_other_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locks: Any = ModuleType("crewai_core.lock_store")
-    locks.set_lock_backend = partial(setattr, locks, "lock")
-    monkeypatch.setitem(sys.modules, locks.__name__, locks)
-    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path / "storage"))
-    share_locks(tmp_path / "first")
-    first = locks.lock
-    share_locks(tmp_path / "second")
-    waits = threading.Event()
-
-    def wait() -> None:
-        with locks.lock("lancedb:/storage", timeout=20):
-            waits.set()
-
-    with first("lancedb:/storage", timeout=0):
-        with (
-            pytest.raises(TimeoutError, match="the lock lancedb:/storage was not free within 0 s"),
-            locks.lock("lancedb:/storage", timeout=0),
-        ):
-            pass
-        with locks.lock("lancedb:/other", timeout=0):
-            pass
-        second = threading.Thread(target=wait)
-        second.start()
-    second.join()
-    assert waits.is_set()

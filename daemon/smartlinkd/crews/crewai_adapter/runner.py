@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import hashlib
 import importlib
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from .connection import DaemonConnection, open_connection
 from .finding import find
@@ -56,7 +53,6 @@ def run(
         hooks = importlib.import_module("crewai.hooks")
         tracing = importlib.import_module("crewai.events.listeners.tracing.utils")
         smartlinkd_crew = importlib.import_module(".smartlinkd_crew", __package__)
-    share_locks(home)
     smartlinkd_crew.install(daemon, allowed)
     crew, defaults = load(source)
     crew.stream = False  # a stream is an iterator, and the crew runs while somebody iterates
@@ -191,48 +187,6 @@ def guard_files(crew: Any, home: Path) -> None:
                 raise Unusable(f"the inputs lead the output_file of a task elsewhere: {path}")
 
     crew._interpolate_inputs = fill_in_and_check
-
-
-def share_locks(home: Path) -> None:
-    """Put CrewAI's locks into a shared CREWAI_STORAGE_DIR, so that its runs wait for one another.
-
-    CrewAI's own are files in TMPDIR, of which each run has its own.
-    """
-    storage = Path(os.environ["CREWAI_STORAGE_DIR"])
-    if not storage.is_absolute() or storage.is_relative_to(home):
-        return  # nobody shares it
-    try:
-        store = importlib.import_module("crewai_core.lock_store")
-    except ImportError:  # an older CrewAI
-        return
-
-    @contextmanager
-    def held(name: str, *, timeout: float) -> Iterator[None]:
-        # A lock of the run's own files leaves nothing in the storage.
-        is_own = str(home) in name or str(home.resolve()) in name
-        folder = (home if is_own else storage) / ".locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / hashlib.sha256(os.fsencode(name)).hexdigest()).open("a") as file:
-            until = time.monotonic() + timeout
-            while not _try_lock(file):
-                if time.monotonic() >= until:
-                    raise TimeoutError(f"the lock {name} was not free within {timeout:g} s")
-                time.sleep(0.05)  # flock(2) waits for ever or not at all
-            try:
-                yield
-            finally:  # closing the file would not do: a forked child may have it open, too
-                fcntl.flock(file, fcntl.LOCK_UN)
-
-    if (replace := getattr(store, "set_lock_backend", None)) is not None:
-        replace(held)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class Human:
