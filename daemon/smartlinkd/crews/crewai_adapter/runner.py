@@ -205,27 +205,19 @@ class Human:
     def handle_feedback(self, formatted_answer: Any, context: Any) -> Any:
         """Return the answer that the human approves in the end."""
         answer = formatted_answer
-        while (wish := self._wish(answer, context)) is not None:
+        while True:
+            text = answer.output if isinstance(answer.output, str) else _fields_text(answer.output)
+            approved, feedback = self._progress.ask(context.task, text)
+            if approved:
+                context.ask_for_human_input = False
+                return answer
+            wish = feedback.strip() or "This is not good enough yet. Improve it."
             context.messages.append(context._format_feedback_message(wish))
             answer = context._invoke_loop()
-        return answer
 
     async def handle_feedback_async(self, formatted_answer: Any, context: Any) -> Any:
         """Do the same for a crew that runs in an event loop."""
-        answer = formatted_answer
-        while (wish := await asyncio.to_thread(self._wish, answer, context)) is not None:
-            context.messages.append(context._format_feedback_message(wish))
-            answer = await context._ainvoke_loop()
-        return answer
-
-    def _wish(self, answer: Any, context: Any) -> str | None:
-        """Return the change that the human wants; None if the answer is approved."""
-        text = answer.output if isinstance(answer.output, str) else _fields_text(answer.output)
-        approved, feedback = self._progress.ask(context.task, text)
-        if approved:
-            context.ask_for_human_input = False
-            return None
-        return feedback.strip() or "This is not good enough yet. Improve it."
+        return await asyncio.to_thread(self.handle_feedback, formatted_answer, context)
 
 
 def _fields_text(value: Any) -> str:
