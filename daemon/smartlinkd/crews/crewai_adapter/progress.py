@@ -40,20 +40,19 @@ class CrewProgress:
         self._used: set[str] = set()  # every task_id so far
         self._open: dict[str, Any] = {}  # CrewAI's id → the task
         # By (CrewAI's id of the task, agent): the model's last (question, answer) that is no step
-        # yet, its last answer that was made a step, and the agent's prompt.
+        # yet, and the agent's prompt.
         self._pending: dict[Who, tuple[str | None, str]] = {}
-        self._reported: dict[Who, str] = {}
         self._prompts: dict[Who, str] = {}
         self._handlers: dict[str, Callable[[Any, Any], None]] = {
             "task_started": lambda task, _event: self.begin(task),
-            "task_completed": self._task_completed,
+            "task_completed": lambda task, event: self.end(str(task.id), event.output),
             "agent_execution_started": self._agent_started,
             "agent_execution_completed": self._agent_completed,
-            "agent_execution_error": self._agent_failed,
+            "agent_execution_error": lambda _, event: self._failed(_who(event)[1], event),
             "llm_call_completed": self._model_answered,
-            "llm_call_failed": self._model_failed,
+            "llm_call_failed": lambda _, event: self._failed(event.model or "the model", event),
             "llm_guardrail_completed": self._guardrail_completed,
-            "tool_usage_finished": self._tool_finished,
+            "tool_usage_finished": lambda _, event: self._tool(event, str(event.output)),
             "tool_usage_error": self._tool_failed,
             "tool_validate_input_error": self._tool_failed,
             "tool_selection_error": self._tool_failed,
@@ -122,25 +121,20 @@ class CrewProgress:
         """
         with self._daemon.asking:
             with self._daemon.lock:
-                key = str(task.id)
-                if prompt is not None and key not in self._numbers:
+                key = str(getattr(task, "id", None))
+                if key not in self._numbers:
                     # Its agent works for the open task. Of several open ones any could end before
                     # the human has answered, which the protocol does not allow.
                     if len(self._open) != 1:
-                        raise Unusable("it is not clear for which task")
+                        raise Unusable("it is not clear for which task a human is asked")
                     [(key, task)] = self._open.items()
-                self._numbers.setdefault(key, len(self._numbers) + 1)
                 self.begin(task)
-                if prompt is None:
-                    prompt = self._prompt_about(key)
-            return self._daemon.ask(self._names[key], prompt, output)
-
-    def _prompt_about(self, key: str) -> str:
-        """Return the question whether a task's answer is good. Sends the answer as a step first."""
-        for who in [who for who in self._pending if who[0] == key]:
-            self._report_pending(who)
-        name = self._names[key]
-        return f"Is this a good answer to the task {name}? Approve it, or say what to change."
+                name = self._names[key]
+            if prompt is None:
+                prompt = (
+                    f"Is this a good answer to the task {name}? Approve it, or say what to change."
+                )
+            return self._daemon.ask(name, prompt, output)
 
     def _choose_id(self, key: str, task: Any) -> str:
         """Return an unused `task_id`: the task's name if it is fit for one."""
@@ -154,52 +148,35 @@ class CrewProgress:
 
     # Events, by their type
 
-    def _task_completed(self, task: Any, event: Any) -> None:
-        self.end(str(task.id), event.output)
-
     def _agent_started(self, _source: Any, event: Any) -> None:
         self._prompts[_who(event)] = event.task_prompt
 
     def _agent_completed(self, _source: Any, event: Any) -> None:
         who = _who(event)
         prompt, said = self._prompts.pop(who, None), self._pending.pop(who, (None, ""))[1]
-        reported = self._reported.pop(who, "")
-        last, output = said or reported, str(event.output)
-        # Of an output that is a pydantic model the event has the repr. Other JSON than the model's
-        # last answer was changed on the way, by a hook.
-        is_last = _is_json(last) and (
-            not _is_json(output) or json.loads(last) == json.loads(output)
-        )
-        result = last if is_last else output
-        if said or result != reported:  # else a human was shown it
-            self._step(who, prompt=prompt, thought=thought_of(said), result=result)
-
-    def _agent_failed(self, _source: Any, event: Any) -> None:
-        self._report_pending(_who(event))
-        self._daemon.log("warning", f"{_who(event)[1]}: {event.error}")
+        output = str(event.output)
+        # Of an output that is a pydantic model the event has the repr.
+        result = said if _is_json(said) and not _is_json(output) else output
+        self._step(who, prompt=prompt, thought=thought_of(said), result=result)
 
     def _model_answered(self, _source: Any, event: Any) -> None:
-        """Keep the answer for the step that it leads to: a tool, the agent's end, or a question."""
+        """Keep the answer for the step that it leads to: a tool, or the agent's end."""
+        who = _who(event)
+        self._report_pending(who)
         if isinstance(event.response, str) and event.response:
-            who = _who(event)
-            self._report_pending(who)
             self._pending[who] = last_text(event.messages), event.response
 
     def _report_pending(self, who: Who) -> None:
         prompt, said = self._pending.pop(who, (None, ""))
         if said:
-            self._reported[who] = said
             self._step(who, prompt=prompt, result=said)
 
-    def _model_failed(self, _source: Any, event: Any) -> None:
-        self._daemon.log("warning", f"{event.model or 'the model'}: {event.error}")
+    def _failed(self, what: str | None, event: Any) -> None:
+        self._daemon.log("warning", f"{what}: {event.error}")
 
     def _guardrail_completed(self, _source: Any, event: Any) -> None:
         if not event.success:
             self._daemon.log("info", f"a guardrail refused an answer: {event.error}")
-
-    def _tool_finished(self, _source: Any, event: Any) -> None:
-        self._tool(event, str(event.output))
 
     def _tool_failed(self, _source: Any, event: Any) -> None:
         self._tool(event, f"failed: {event.error}")
@@ -207,7 +184,6 @@ class CrewProgress:
     def _tool(self, event: Any, result: str) -> None:
         who = _who(event)
         prompt, said = self._pending.pop(who, (None, ""))
-        self._reported.pop(who, None)  # it was not yet the answer
         given = to_json(event.tool_args)
         if len(encode({"tool_input": given})) > STEP_TEXT:
             given = cut(json.dumps(given, ensure_ascii=False), STEP_TEXT)

@@ -242,8 +242,6 @@ def ask_for_hooks(hooks: Any, progress: CrewProgress, daemon: DaemonConnection) 
 
     def request(context: Any, prompt: str, default_message: str = "") -> str:
         """Return the human's text. Raises `HookAborted` if they refuse or cannot be asked."""
-        if context.task is None:
-            refuse("a human can be asked within a task alone")
         try:
             question = "\n".join(filter(None, (prompt, default_message)))
             approved, text = progress.ask(context.task, _asked_about(context), question)
