@@ -236,7 +236,6 @@ def ask_for_hooks(hooks: Any, progress: CrewProgress, daemon: DaemonConnection) 
             raise aborted(why)
         # An older CrewAI heeds no exception at all, and sees no end of a parallel task's thread:
         # only the end of the program is sure to stop the refused step.
-        progress.flush()
         daemon.fail(describe(Unusable(f"a hook of the crew was refused: {why}")))
         os._exit(1)
 
@@ -251,9 +250,8 @@ def ask_for_hooks(hooks: Any, progress: CrewProgress, daemon: DaemonConnection) 
             refuse(text.strip() or "a human refused")
         return text.strip()
 
-    for name in ("ToolCallHookContext", "LLMCallHookContext"):
-        if (kind := getattr(hooks, name, None)) is not None:
-            kind.request_human_input = request
+    hooks.ToolCallHookContext.request_human_input = request
+    hooks.LLMCallHookContext.request_human_input = request
 
 
 def _asked_about(context: Any) -> str:
