@@ -40,7 +40,7 @@ def run(
     daemon: DaemonConnection, project: Path, inputs: Mapping[str, Any], allowed: tuple[str, ...]
 ) -> None:
     """Load the crew and run it, up to its result. Raises `Unusable`, and what the crew raises."""
-    home = Path.home()
+    home = Path.home().resolve()
     source = find(project)
     for name, value in {**SWITCHED_OFF, "CREWAI_STORAGE_DIR": str(home / "crewai")}.items():
         os.environ.setdefault(name, value)
@@ -60,7 +60,7 @@ def run(
         crew.tracing = False  # what the code says does not count
         tracing.set_tracing_enabled(False)
     redirect_files(crew, home)
-    guard_files(crew, home)
+    guard_files(crew)
     daemon.start(len(crew.tasks))
     lift_time_limits(crew, daemon)
     progress = CrewProgress(daemon, crew.tasks)
@@ -158,32 +158,19 @@ def redirect_files(crew: Any, home: Path) -> None:
             kept._TOOL_RESULT_TEMP_DIR = home  # in /tmp they would stay when a run is stopped
 
 
-def guard_files(crew: Any, home: Path) -> None:
-    """End the run before its first task if an input leads an `output_file` out of `home`.
+def guard_files(crew: Any) -> None:
+    """End the run before its first task if an input brings a `..` into an `output_file`.
 
     CrewAI checks the project's own paths for `..`, and not those that inputs complete. Hooks may
-    change inputs until CrewAI fills them in, so the check follows that. Call this after
-    `redirect_files`. Raises `Unusable`.
+    change inputs until CrewAI fills them in, so the check follows that.
     """
-    guarded = [(task, task.output_file) for task in crew.tasks if "{" in (task.output_file or "")]
-    if not guarded:
-        return
-    fill_in = getattr(crew, "_interpolate_inputs", None)
-    if fill_in is None:
-        raise Unusable(
-            "this CrewAI does not show where an output_file with a placeholder leads; take the "
-            "placeholder out of it, or another version of CrewAI"
-        )
+    fill_in = crew._interpolate_inputs
 
     def fill_in_and_check(inputs: dict[str, Any]) -> None:
         fill_in(inputs)
-        for task, template in guarded:
-            path = Path(task.output_file)
-            if Path(template).is_relative_to(home):
-                strays = not path.resolve().is_relative_to(home.resolve())
-            else:
-                strays = ".." in path.parts
-            if strays:
+        for task in crew.tasks:
+            path = Path(task.output_file or "")
+            if ".." in path.parts:
                 raise Unusable(f"the inputs lead the output_file of a task elsewhere: {path}")
 
     crew._interpolate_inputs = fill_in_and_check
