@@ -11,10 +11,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -230,11 +228,9 @@ class _ProjectReader:
             for package in sorted((self._folder / "src").glob("*")):
                 self._check_readable(package)  # a closed one looks empty to it
             fault, _, remedy = str(why).partition("; ")
-            raise BadValue(
-                fault, remedy or "name the folder that `crewai create` has made"
-            ) from None
+            raise BadValue(fault, remedy) from None
         # A circle of symbolic links raises OSError or RuntimeError, TOML that is nested too deeply
-        # RecursionError (a RuntimeError), and a number with too many digits ValueError.
+        # RecursionError (a RuntimeError), and a NUL in a path ValueError.
         except (OSError, RuntimeError, ValueError):
             raise BadValue(
                 "cannot be looked through", "see to its pyproject.toml and src"
@@ -254,12 +250,7 @@ class _ProjectReader:
             self._add_file(agent, parse_jsonc, self.found.add_agent)
 
     def _read_classic(self, package: Path) -> None:
-        self._check_readable(package)
-        code = package / "crew.py"
-        self._check_readable(code)
-        named: dict[str, str] = {}
-        with suppress(BadValue):  # running it would report that
-            named = named_in(self._text(code))
+        named = named_in(self._text(package / "crew.py"))
         for name, add in (("agents", self.found.add_agents), ("tasks", self.found.add_tasks)):
             path = package / named.get(f"{name}_config", f"config/{name}.yaml")
             if self._exists(path):
@@ -292,19 +283,15 @@ class _ProjectReader:
 
     def _check_readable(self, path: Path) -> None:
         """Raise a `BadValue` if the path is there and may not be read."""
-        mode = self._mode_of(path)
-        if mode is not None:
-            wanted = os.R_OK | os.X_OK if stat.S_ISDIR(mode) else os.R_OK
+        if self._exists(path):
+            wanted = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
             if not os.access(path, wanted):
                 raise self._unreadable(path, "Permission denied")
 
     def _exists(self, path: Path) -> bool:
-        return self._mode_of(path) is not None
-
-    def _mode_of(self, path: Path) -> int | None:
-        """Return `mode_of(path)`. Raises `BadValue` in the place of `OSError`."""
+        """Return True if the path is there. Raises `BadValue` if it may not be looked at."""
         try:
-            return mode_of(path)
+            return mode_of(path) is not None
         except OSError as error:
             raise self._unreadable(path, str(error.strerror)) from None
 

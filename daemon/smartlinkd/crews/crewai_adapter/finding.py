@@ -17,8 +17,6 @@ def find(project: Path) -> Path | str:
     The rules are those of `crewai run`, but that a `crew.json` need not be named in pyproject.toml.
     Raises `Unusable`, with a text of the form `what is wrong; what to do`.
     """
-    if not project.is_dir():
-        raise Unusable(f"there is no folder {project}; name the one that `crewai create` made")
     settings = _read_toml(project / "pyproject.toml")
     crewai = _table(settings, "tool", "crewai")
     if (kind := crewai.get("type", "crew")) != "crew":
@@ -62,12 +60,9 @@ def _table(settings: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 def _definition(project: Path, name: str) -> Path:
     root = project.resolve()
-    try:
-        path = (root / name).resolve()
-        if path.is_relative_to(root) and path.is_file():
-            return path
-    except (OSError, ValueError):
-        pass  # it is no file either
+    path = (root / name).resolve()
+    if path.is_relative_to(root) and path.is_file():
+        return path
     raise Unusable(
         f"[tool.crewai] definition in pyproject.toml, {name!r}, is no file in the project; name "
         "its crew.jsonc"
