@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.deal_post.deals import Deal, WrongInput, rank, read_inputs, sort_out
+from smartlinkd.crews.deal_post.deals import Deal, NoPost, rank, read_inputs, sort_out
 from smartlinkd.crews.deal_post.post import fault, fill
 
 LINK = "https://shopee.vn/product/1/11"
@@ -58,7 +58,7 @@ def test_links_in_a_text_are_divided(given: object, links: tuple[str, ...]) -> N
     "given", [None, "", " \n", [], [1], {"a": "b"}, 7, ["a.vn/1"] * 16, "a.vn/1\n" * 16], ids=repr
 )
 def test_no_links_and_more_than_15_are_refused(given: object) -> None:
-    with pytest.raises(WrongInput, match=r"^links: "):
+    with pytest.raises(NoPost, match=r"^links: "):
         read_inputs({"links": given})
 
 
@@ -85,7 +85,7 @@ def test_sub_ids_may_be_a_list_or_a_text_with_commas(
     ],
 )
 def test_wrong_input_is_named(name: str, given: object) -> None:
-    with pytest.raises(WrongInput, match=f"^{name}: "):
+    with pytest.raises(NoPost, match=f"^{name}: "):
         read_inputs({"links": "a", name: given})
 
 

@@ -35,7 +35,7 @@ POST = """\
 👉 Mua tại đây: https://s.shopee.vn/lips
 
 3. Sản phẩm gợi ý
-👉 Xem chi tiết và giá: https://s.shopee.vn/what
+👉 Mua tại đây: https://s.shopee.vn/what
 
 Giá và khuyến mãi có thể thay đổi, bạn nhớ kiểm tra lại trước khi đặt mua nhé.
 Bài viết có gắn link tiếp thị liên kết: khi bạn mua qua link, mình có thể nhận được một khoản hoa \

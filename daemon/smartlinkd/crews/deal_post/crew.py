@@ -14,22 +14,18 @@ from smartlinkd.crews.crewai_adapter.texts import cut
 from smartlinkd.crews.deal_post.deals import (
     Deal,
     FailedLink,
+    NoPost,
     PostRequest,
-    WrongInput,
     rank,
     read_inputs,
     sort_out,
 )
-from smartlinkd.crews.deal_post.llm import TOKEN_COUNTS, Model, find_model, prompt_for
+from smartlinkd.crews.deal_post.llm import Model, ModelDraft, find_model, prompt_for
 from smartlinkd.crews.deal_post.post import fault, fill
 
 TOOL: Final = "convert_links"
 MAX_ERROR: Final = 16 * 1024
 """Bytes of the `error` in `failed`."""
-
-
-class NothingConverted(Exception):  # noqa: N818 - its text is for the client
-    """No link was converted. The text says why, for each link or for all."""
 
 
 def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
@@ -39,7 +35,7 @@ def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
     try:
         request = read_inputs(inputs)
         found, failures = _convert(daemon, request)
-    except (WrongInput, NothingConverted) as reason:
+    except NoPost as reason:
         daemon.fail(cut(str(reason), MAX_ERROR))
         return
     deals = _rank(daemon, found)
@@ -55,7 +51,7 @@ def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
 
 
 def _convert(daemon: DaemonConnection, request: PostRequest) -> tuple[list[Deal], list[FailedLink]]:
-    """Be the scout: have the links converted. Raises `NothingConverted`."""
+    """Be the scout: have the links converted. Raises `NoPost`."""
     count = len(request.links)
     daemon.send(
         "task_started",
@@ -69,7 +65,7 @@ def _convert(daemon: DaemonConnection, request: PostRequest) -> tuple[list[Deal]
     try:
         deals, failures = sort_out(daemon.call(TOOL, arguments)["mapping"])
     except ToolFailed as reason:
-        raise NothingConverted(f"the links could not be converted: {reason}") from None
+        raise NoPost(f"the links could not be converted: {reason}") from None
     summary = f"{len(deals)} deal(s) from {count} link(s), {len(failures)} failed"
     daemon.send(
         "step",
@@ -83,16 +79,12 @@ def _convert(daemon: DaemonConnection, request: PostRequest) -> tuple[list[Deal]
     for failure in failures:
         daemon.log("warning", f"left out: {failure}")
     if not deals:
-        raise NothingConverted("no link was converted: " + "; ".join(map(str, failures)))
+        raise NoPost("no link was converted: " + "; ".join(map(str, failures)))
     lines = [f"{deal.short_link}  {deal.title}" for deal in deals]
     daemon.send(
         "task_completed",
         task_id="convert",
         output="\n".join([summary, *lines, *(f"failed: {failure}" for failure in failures)]),
-        output_json={
-            "deals": [deal.as_json() for deal in deals],
-            "failed": [failure.as_json() for failure in failures],
-        },
     )
     return deals, failures
 
@@ -115,12 +107,7 @@ def _rank(daemon: DaemonConnection, found: Sequence[Deal]) -> list[Deal]:
         place = f"{number}. {deal.title}"
         daemon.send("step", task_id="rank", agent="analyst", thought=thought, result=place)
         lines.append(f"{place}: {deal.earns}")
-    daemon.send(
-        "task_completed",
-        task_id="rank",
-        output="\n".join(lines),
-        output_json=[deal.short_link for deal in deals],
-    )
+    daemon.send("task_completed", task_id="rank", output="\n".join(lines))
     return deals
 
 
@@ -140,18 +127,15 @@ def _write(
         description=f"Write a post about {len(deals)} deal(s), the best first.",
         expected_output="A post in plain text that has the affiliate link of each deal.",
     )
-    post, writer = "", "template"
-    usage: Mapping[str, int] = dict.fromkeys(TOKEN_COUNTS, 0)
+    post, writer, draft = "", "template", ModelDraft("")
     if model is not None:
         prompt = prompt_for(deals, request)
         draft = model.write(prompt, request)
-        usage, wrong = draft.usage, draft.wrong
         if draft.text:
-            wrong = fault(draft.text, deals) or ""
             step = {"prompt": prompt, "result": draft.text}
             thought = f"The model {model.name} is asked for the post."
             daemon.send("step", task_id="write", agent="writer", thought=thought, **step)
-        if wrong:
+        if wrong := draft.wrong or fault(draft.text, deals):
             text = f"no post by the model {model.name}, the template writes it: {wrong}"
             daemon.log("warning", text)
         else:
@@ -161,4 +145,4 @@ def _write(
         thought = "The template takes what is known of each deal, and leaves out the rest."
         daemon.send("step", task_id="write", agent="writer", thought=thought, result=post)
     daemon.send("task_completed", task_id="write", output=post)
-    return post, writer, usage
+    return post, writer, draft.usage

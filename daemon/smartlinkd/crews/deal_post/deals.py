@@ -11,8 +11,6 @@ MAX_LINKS = 15
 """The daemon converts as many in one call."""
 MAX_TITLE = 200
 """Characters of the post's headline."""
-SHOWN = 200
-"""Characters of a link in a text for people."""
 
 _REASONS = {
     10: "it is no product or short link of the marketplace, or it has expired",
@@ -27,8 +25,8 @@ _MAYBE_LINK = re.compile(
 _BETWEEN_LINKS = re.compile(r"\s+|[,;|]+(?=https?:)", re.IGNORECASE)
 
 
-class WrongInput(Exception):  # noqa: N818 - its text is for the client
-    """An input has a wrong value. The text names it and says what it has to be."""
+class NoPost(Exception):  # noqa: N818 - its text is for the client
+    """An input has a wrong value, or no link was converted. The text says which, and why."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,14 @@ class Deal:
     product: Mapping[str, Any]
 
     @property
+    def name(self) -> str:
+        """The product's name on one line; empty if it is not known."""
+        return " ".join((self.product.get("name") or "").split())
+
+    @property
     def title(self) -> str:
-        """The product's name on one line, or the link."""
-        return " ".join((self.product.get("name") or "").split()) or self.short_link
+        """The product's name, or the link."""
+        return self.name or self.short_link
 
     @property
     def earns(self) -> str:
@@ -82,8 +85,7 @@ class FailedLink:
         return _REASONS.get(self.fail_code, _UNKNOWN)
 
     def __str__(self) -> str:
-        shown = self.link if len(self.link) <= SHOWN else self.link[:SHOWN] + "…"
-        return f"{shown}: {self.reason}"
+        return f"{self.link}: {self.reason}"
 
     def as_json(self) -> dict[str, Any]:
         """Return it for `output_json`."""
@@ -91,7 +93,7 @@ class FailedLink:
 
 
 def read_inputs(inputs: Mapping[str, Any]) -> PostRequest:
-    """Check the inputs. A null one counts as left out. Raises `WrongInput`.
+    """Check the inputs. A null one counts as left out. Raises `NoPost`.
 
     People fill forms with text where programs send lists, so both are read. The tool judges each
     link and the sub-ids.
@@ -99,17 +101,15 @@ def read_inputs(inputs: Mapping[str, Any]) -> PostRequest:
     language, currency = inputs.get("language") or "vi", inputs.get("currency") or "VND"
     title, sub_ids = inputs.get("title") or "", inputs.get("subIds") or []
     if language not in ("vi", "en"):
-        raise WrongInput('language: must be "vi" (Vietnamese) or "en" (English)')
+        raise NoPost('language: must be "vi" (Vietnamese) or "en" (English)')
     if not isinstance(title, str) or len(title) > MAX_TITLE:
-        raise WrongInput(f"title: must be a text of at most {MAX_TITLE} characters")
+        raise NoPost(f"title: must be a text of at most {MAX_TITLE} characters")
     if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
-        raise WrongInput("currency: must be three capital letters, such as VND")
+        raise NoPost("currency: must be three capital letters, such as VND")
     if isinstance(sub_ids, str):
         sub_ids = [part.strip() for part in sub_ids.split(",")] if sub_ids.strip() else []
     if not _is_texts(sub_ids):
-        raise WrongInput(
-            "subIds: give a list of texts, or one text with commas between the sub-ids"
-        )
+        raise NoPost("subIds: give a list of texts, or one text with commas between the sub-ids")
     links = _read_links(inputs.get("links"))
     return PostRequest(links, tuple(sub_ids), language, " ".join(title.split()), currency)
 
@@ -122,12 +122,12 @@ def _read_links(given: object) -> tuple[str, ...]:
     else:
         links = []
     if not links:
-        raise WrongInput(
+        raise NoPost(
             "links: give product or short links, as a list of texts or as one text with a link "
             "on each line"
         )
     if len(links) > MAX_LINKS:
-        raise WrongInput(f"links: give at most {MAX_LINKS} links; these are {len(links)}")
+        raise NoPost(f"links: give at most {MAX_LINKS} links; these are {len(links)}")
     return tuple(links)
 
 

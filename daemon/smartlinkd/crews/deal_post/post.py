@@ -12,9 +12,6 @@ from collections.abc import Sequence
 
 from smartlinkd.crews.deal_post.deals import Deal, PostRequest
 
-MAX_NAME = 160
-"""Characters of a product's name; sellers put all their search words in it."""
-
 # Text before or after a link that makes it another address.
 _BEFORE = r"(?<![\w/.@%&=#?+~-])"
 _AFTER = r"(?![.,:;!'()*]*[\w/?&=%#@+~$-])"
@@ -35,10 +32,8 @@ _WORDS = {
         "many": "{} deal đáng mua hôm nay",
         "nameless": "Sản phẩm gợi ý",
         "price": "💰 Giá: {}",
-        "dong": "{}đ",
         "sold": "Đã bán {}",
         "link": "👉 Mua tại đây: {}",
-        "nameless_link": "👉 Xem chi tiết và giá: {}",
         "end": (
             "Giá và khuyến mãi có thể thay đổi, bạn nhớ kiểm tra lại trước khi đặt mua nhé.\n"
             "Bài viết có gắn link tiếp thị liên kết: khi bạn mua qua link, mình có thể nhận được "
@@ -52,10 +47,8 @@ _WORDS = {
         "many": "{} deals worth a look today",
         "nameless": "A product worth a look",
         "price": "💰 Price: {}",
-        "dong": "{} VND",
         "sold": "{} sold",
         "link": "👉 Get it here: {}",
-        "nameless_link": "👉 See details and price: {}",
         "end": (
             "Prices and offers can change, so check them before you order.\n"
             "These are affiliate links: when you buy through one I may earn a small commission, "
@@ -70,26 +63,24 @@ _WORDS = {
 def fill(deals: Sequence[Deal], request: PostRequest) -> str:
     """Return the post by the template, with the deals in their order."""
     words, is_list = _WORDS[request.language], len(deals) > 1
+    is_dong = request.language == "vi" and request.currency == "VND"
+    unit = "đ" if is_dong else f" {request.currency}"
     title = request.title or (words["many"].format(len(deals)) if is_list else words["one"])
     parts = [f"🔥 {title}"]
     for number, deal in enumerate(deals, start=1):
-        parts.append((f"{number}. " if is_list else "") + _describe(deal, words, request.currency))
+        parts.append((f"{number}. " if is_list else "") + _describe(deal, words, unit))
     return "\n\n".join([*parts, words["end"]])
 
 
-def _describe(deal: Deal, words: dict[str, str], currency: str) -> str:
+def _describe(deal: Deal, words: dict[str, str], unit: str) -> str:
     data = deal.product
 
     def number(value: int) -> str:
         return f"{value:,}".replace(",", words["thousands"])
 
-    name = " ".join((data.get("name") or "").split())
-    cut = name if len(name) <= MAX_NAME else name[: MAX_NAME - 1].rstrip() + "…"
-    lines = [cut or words["nameless"]]
+    lines = [deal.name or words["nameless"]]
     if data.get("price") is not None:
-        price = number(data["price"])
-        price = words["dong"].format(price) if currency == "VND" else f"{price} {currency}"
-        lines.append(words["price"].format(price))
+        lines.append(words["price"].format(number(data["price"]) + unit))
     opinions = []
     if data.get("rating") is not None:
         opinions.append(f"⭐ {data['rating'].replace('.', words['point'])}/5")
@@ -99,7 +90,7 @@ def _describe(deal: Deal, words: dict[str, str], currency: str) -> str:
         lines.append(" · ".join(opinions))
     if data.get("shopName"):
         lines.append(f"🏬 Shop: {' '.join(data['shopName'].split())}")
-    lines.append(words["link" if name else "nameless_link"].format(deal.short_link))
+    lines.append(words["link"].format(deal.short_link))
     return "\n".join(lines)
 
 
