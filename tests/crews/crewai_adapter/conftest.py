@@ -14,7 +14,8 @@ import trio
 from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.protocol import Inputs
 from smartlinkd.crews.worker import Worker
-from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, write
+from tests.crews.crewai_adapter.stand_in import STAND_IN, write
+from tests.crews.scripts import Begin
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ says what happens. The real one is in `tests/crewai`.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Step
 from smartlinkd.crews.worker import Worker
 
-Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 STAND_IN = {
     "dotenv.py": """
         def load_dotenv(path):
@@ -93,15 +91,9 @@ STAND_IN = {
                 self.tool_name, self.tool_input, self.task = tool_name, tool_input, task
                 self.tool_result = tool_result
 
-            def request_human_input(self, prompt, default_message="Press Enter:"):
-                return input()
-
         class LLMCallHookContext:
             def __init__(self, messages, task, response=None):
                 self.messages, self.task, self.response = messages, task, response
-
-            def request_human_input(self, prompt, default_message="Press Enter:"):
-                return input()
         """,
     "crewai/core/__init__.py": "",
     "crewai/core/providers/__init__.py": "",
@@ -132,7 +124,13 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-async def whole(worker: Worker) -> tuple[list[FromWorker], ExitReason]:
+async def whole(crew: AbstractAsyncContextManager[Worker]) -> tuple[list[FromWorker], ExitReason]:
+    """Run a crew. Return its messages and its end."""
+    async with crew as worker:
+        return await to_end(worker)
+
+
+async def to_end(worker: Worker) -> tuple[list[FromWorker], ExitReason]:
     """Return the messages and the end of a worker."""
     said = [message async for message in worker.channel], await worker.exit_reason()
     await worker.drain()

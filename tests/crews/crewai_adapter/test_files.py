@@ -10,7 +10,8 @@ import pytest
 
 from smartlinkd.crews.crewai_adapter.runner import redirect_files
 from smartlinkd.crews.protocol import Failed, Result, Started
-from tests.crews.crewai_adapter.stand_in import Begin, whole
+from tests.crews.crewai_adapter.stand_in import whole
+from tests.crews.scripts import Begin
 
 
 def test_files_of_a_crew_are_in_the_runs_own_folder(
@@ -77,8 +78,7 @@ async def test_input_that_leads_an_output_file_elsewhere_is_refused(
         fill_in = press._interpolate_inputs
         press._interpolate_inputs = lambda inputs: fill_in({{**inputs, "dot": "."}})  # as a hook
         """
-    async with crew(code, inputs={"topic": topic}) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code, inputs={"topic": topic}))
     assert messages == [Started(total_tasks=1)]
     if strays:
         assert isinstance(end, Failed)

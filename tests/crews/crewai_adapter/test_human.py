@@ -14,7 +14,8 @@ from smartlinkd.crews.protocol import (
     Result,
 )
 from smartlinkd.crews.worker import Worker
-from tests.crews.crewai_adapter.stand_in import Begin, steps, whole
+from tests.crews.crewai_adapter.stand_in import steps, whole
+from tests.crews.scripts import Begin
 
 ASKING = """
     from crewai import Crew, Thing, task, tell
@@ -91,8 +92,7 @@ async def test_agent_that_asks_a_human_has_no_time_limit(
         )
         press.process, press.manager_agent = {process!r}, boss
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert isinstance(end, Result)
     assert end.output_json == limits
     why = "since a human is asked about its answers, whose time would count"

@@ -13,7 +13,8 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     TokenUsage,
 )
-from tests.crews.crewai_adapter.stand_in import Begin, steps, whole
+from tests.crews.crewai_adapter.stand_in import steps, to_end, whole
+from tests.crews.scripts import Begin
 
 
 async def test_run_reports_its_task_step_and_result(crew: Begin) -> None:
@@ -31,8 +32,7 @@ async def test_run_reports_its_task_step_and_result(crew: Begin) -> None:
 
         press = Crew(task("post"), kickoff=kickoff)
         """
-    async with crew(code, inputs={"topic": "tea"}) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code, inputs={"topic": "tea"}))
     assert messages == [
         Started(total_tasks=1),
         TaskStarted(
@@ -58,8 +58,7 @@ async def test_task_ids_are_unique(crew: Begin) -> None:
         names = ("post", None, "post", "a\\x00b", "x" * 500)
         press = Crew(*map(task, names), kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert isinstance(end, Result)
     names = [message.task_id for message in messages if isinstance(message, TaskStarted)]
     assert names == ["post", "task-2", "post-2", "task-4", "task-5", "post-3"]
@@ -77,8 +76,7 @@ async def test_open_tasks_are_completed_before_the_result(crew: Begin) -> None:
 
         press = Crew(task("post"), kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert messages[2:] == [TaskCompleted(task_id="post", output="what there is")]
     assert end == Result(output="done")
 
@@ -93,7 +91,7 @@ async def test_unexpected_event_is_ignored(crew: Begin) -> None:
         press = Crew(kickoff=kickoff)
         """
     async with crew(code) as worker:
-        _, end = await whole(worker)
+        _, end = await to_end(worker)
         assert "crewai_adapter: task_completed: AttributeError" in worker.stderr_tail
     assert end == Result(output="task_completed")
 
@@ -117,8 +115,7 @@ async def test_messages_of_threads_are_whole_lines(crew: Begin) -> None:
 
         press = Crew(*(task(f"t{n}") for n in range(8)), kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert end == Result(output="done")
     assert len(steps(messages)) == 800
     for task in range(8):
@@ -140,8 +137,7 @@ async def test_steps_beyond_the_bound_are_left_out(crew: Begin) -> None:
 
         press = Crew(task("post"), kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert end == Result(output="done")
     assert 7_000 < len(steps(messages)) < 9_000
     warning = "this execution has said so much that further steps are left out"
@@ -168,8 +164,7 @@ async def test_long_texts_are_cut_visibly(crew: Begin) -> None:
         press = Crew(task("post", role=LONG, description=LONG, expected_output=LONG),
                      kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     mark = "… (cut: 1200000 characters in all)"
     assert isinstance(end, Result), end.error
     assert end.output.endswith(mark)
@@ -199,8 +194,7 @@ async def test_many_long_outputs_leave_room_for_the_result(crew: Begin, given: s
 
         press = Crew(*(task(f"t{{n}}") for n in range(300)), kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert end == Result(output="x" * 900_000)
     assert len(messages) == 601
 
@@ -220,6 +214,5 @@ async def test_nothing_is_sent_after_the_result(crew: Begin) -> None:
 
         press = Crew(task("post"), kickoff=kickoff)
         """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert (messages, end) == ([Started(total_tasks=1)], Result(output="done"))

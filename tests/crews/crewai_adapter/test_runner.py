@@ -12,7 +12,8 @@ import trio
 
 from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.protocol import Failed, Result, Started
-from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, whole, write
+from tests.crews.crewai_adapter.stand_in import STAND_IN, to_end, whole, write
+from tests.crews.scripts import Begin
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,7 @@ async def test_return_value_of_a_kickoff_becomes_the_result(
         from crewai import Crew, Thing, output
         press = Crew(kickoff=lambda crew, inputs: {returned})
         """
-    async with crew(code) as worker:
-        _, end = await whole(worker)
+    _, end = await whole(crew(code))
     assert end == Result(output=output, output_json=output_json)
 
 
@@ -51,7 +51,7 @@ async def test_error_is_one_line_without_secrets(crew: Begin) -> None:
         press = Crew(kickoff=kickoff)
         """
     async with crew(code, MODEL_API_KEY="sk-0123456789", MODE="live") as worker:
-        _, end = await whole(worker)
+        _, end = await to_end(worker)
         assert "Traceback" in worker.stderr_tail
     assert end == Failed(error=r"KeyError: 'no\n luck with [MODEL_API_KEY] in live'")
 
@@ -83,8 +83,7 @@ async def test_error_is_one_line_without_secrets(crew: Begin) -> None:
 async def test_project_without_a_working_crew_fails_with_the_reason(
     crew: Begin, code: str, error: str
 ) -> None:
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
+    messages, end = await whole(crew(code))
     assert messages == [Started()]
     assert isinstance(end, Failed)
     assert end.error.startswith(error)
@@ -95,9 +94,8 @@ async def test_interpreter_without_crewai_fails_with_the_reason(
 ) -> None:
     project = write(tmp_path, {"src/press/crew.py": ""})
     command = (sys.executable, "-I", str(ADAPTER), str(project))
-    async with begin(*command) as worker:
-        with trio.fail_after(30):
-            _, end = await whole(worker)
+    with trio.fail_after(30):
+        _, end = await whole(begin(*command))
     assert isinstance(end, Failed)
     assert end.error.startswith(f"CrewAI 1.11 or later is needed in {sys.executable}: Module")
 
@@ -124,9 +122,8 @@ async def test_project_may_have_modules_named_as_the_adapters(begin: Begin, tmp_
     packages = {f"{name}.py": f"MINE = {name!r}" for name in names[1::2]}
     environment = {"PYTHONPATH": str(write(tmp_path / "packages", {**STAND_IN, **packages}))}
     command = (sys.executable, str(adapter / "__main__.py"), str(project))
-    async with begin(*command, environment=environment) as worker:
-        with trio.fail_after(30):
-            _, end = await whole(worker)
+    with trio.fail_after(30):
+        _, end = await whole(begin(*command, environment=environment))
     assert isinstance(end, Result), end
     assert end.output_json == names
     assert (modules_in(adapter), modules_in(project)) == (ours, theirs)

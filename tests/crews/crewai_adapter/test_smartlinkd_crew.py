@@ -6,7 +6,8 @@ from typing import Any
 
 from smartlinkd.crews.protocol import Failed, Result, Started, ToolCall, ToolResult
 from smartlinkd.crews.tools import TOOL_NAMES
-from tests.crews.crewai_adapter.stand_in import Begin, whole
+from tests.crews.crewai_adapter.stand_in import whole
+from tests.crews.scripts import Begin
 
 
 async def test_tools_are_those_of_the_daemon(crew: Begin) -> None:
@@ -15,8 +16,7 @@ async def test_tools_are_those_of_the_daemon(crew: Begin) -> None:
         from smartlinkd_crew import tools
         press = Crew(kickoff=lambda crew, inputs: sorted(tool.name for tool in tools))
         """
-    async with crew(code, tools=tuple(TOOL_NAMES)) as worker:
-        _, end = await whole(worker)
+    _, end = await whole(crew(code, tools=tuple(TOOL_NAMES)))
     assert isinstance(end, Result)
     assert end.output_json == sorted(TOOL_NAMES)
 
@@ -27,8 +27,7 @@ async def test_crew_without_tools_has_none(crew: Begin) -> None:
         from smartlinkd_crew import ConvertLinks, tools
         press = Crew(kickoff=lambda crew, inputs: tools or ConvertLinks())
         """
-    async with crew(code) as worker:
-        _, end = await whole(worker)
+    _, end = await whole(crew(code))
     assert isinstance(end, Failed)
     assert end.error.startswith("this crew may not use convert_links; if it should, add it")
 
