@@ -23,25 +23,15 @@ def success(short: str, product: dict[str, Any] | None = None) -> dict[str, Any]
 # What it takes
 
 
-@pytest.mark.parametrize(
-    ("given", "links"),
-    [
-        (["a", "b", "a"], ("a", "b", "a")),
-        ("a\nb\n", ("a", "b")),
-        ("  a  \r\n\r\n b", ("a", "b")),
-    ],
-    ids=["list", "lines", "untidy lines"],
-)
-def test_links_may_be_a_list_or_lines(given: object, links: tuple[str, ...]) -> None:
-    assert read_inputs({"links": given}).links == links
-
-
 SHARED = "Check out Son on Shopee! https://s.shopee.vn/abc"
 
 
 @pytest.mark.parametrize(
     ("given", "links"),
     [
+        (["a", "b", "a"], ("a", "b", "a")),
+        ("a\nb\n", ("a", "b")),
+        ("  a  \r\n\r\n b", ("a", "b")),
         (SHARED, (SHARED,)),
         ([SHARED, "https://shopee.vn/Son Kem-i.1.2"], (SHARED, "https://shopee.vn/Son Kem-i.1.2")),
         (f"Hôm nay có:\n{SHARED}\nshopee.vn/x-i.1.2\nCảm ơn!", (SHARED, "shopee.vn/x-i.1.2")),
@@ -50,7 +40,7 @@ SHARED = "Check out Son on Shopee! https://s.shopee.vn/abc"
         ("https%3A%2F%2Fa.vn%2F1%2F2 a.vn/3/4", ("https%3A%2F%2Fa.vn%2F1%2F2", "a.vn/3/4")),
     ],
 )
-def test_links_in_a_text_are_divided(given: object, links: tuple[str, ...]) -> None:
+def test_links_may_be_a_list_or_a_text(given: object, links: tuple[str, ...]) -> None:
     assert read_inputs({"links": given}).links == links
 
 
