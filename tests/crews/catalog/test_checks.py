@@ -175,18 +175,17 @@ def test_program_that_is_no_interpreter_is_named(script: Script, text: str, says
 
 
 @pytest.mark.parametrize(
-    "hangs", ["echo $$ > ${0}.pid; exec sleep 100", "sleep 100 & echo $! > ${0}.pid; wait"]
+    ("text", "says"),
+    [
+        ("echo $$ > ${0}.pid; exec sleep 100", "did not come to an end within 2 s"),
+        ("sleep 100 & echo $! > ${0}.pid; wait", "did not come to an end within 2 s"),
+        (f'sleep 100 & echo $! > ${{0}}.pid; exec {sys.executable} "$@"', "has no package crewai"),
+    ],
 )
-def test_interpreter_that_hangs_is_ended(script: Script, hangs: str) -> None:
-    path = script(f"#!/bin/sh\n{hangs}\n")
+def test_processes_of_an_interpreter_are_ended(script: Script, text: str, says: str) -> None:
+    path = script(f"#!/bin/sh\n{text}\n")
     probe = partial(check_python, timeout_s=2.0)  # its start is in it
-    assert fault(probe, path, {}) == "did not come to an end within 2 s"
-    assert is_gone(int(Path(f"{path}.pid").read_text()))
-
-
-def test_process_that_an_interpreter_leaves_is_ended(script: Script) -> None:
-    path = script(f'#!/bin/sh\nsleep 100 & echo $! > ${{0}}.pid\nexec {sys.executable} "$@"\n')
-    assert fault(check_python, path, {}) == "has no package crewai"
+    assert fault(probe, path, {}) == says
     assert is_gone(int(Path(f"{path}.pid").read_text()))
 
 
