@@ -58,8 +58,7 @@ class ConvertLinks(BaseTool):
         super().model_post_init(context)
 
     def _run(self, **arguments: Any) -> str:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return json.dumps(call(CONVERT_LINKS, **given), ensure_ascii=False)
+        return json.dumps(call(CONVERT_LINKS, **arguments), ensure_ascii=False)
 
 
 def install(daemon: DaemonConnection, allowed: tuple[str, ...]) -> None:
