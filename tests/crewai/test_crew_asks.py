@@ -162,20 +162,8 @@ async def test_agent_gets_the_error_of_a_failed_tool(
     assert "no affiliate cookie is stored" in model.request_text(-1)
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        one_task(
-            imports="from smartlinkd_crew import ConvertLinks", agent=", tools=[ConvertLinks()]"
-        ),
-        JSON_CREW,
-    ],
-    ids=["classic", "json"],
-)
-async def test_forbidden_tool_ends_the_crew_at_once(
-    run: Run, project: Project, files: dict[str, str]
-) -> None:
-    _, end = await run(project(files))
+async def test_forbidden_tool_ends_a_json_crew_at_once(run: Run, project: Project) -> None:
+    _, end = await run(project(JSON_CREW))
     assert isinstance(end, Failed)
     assert "this crew may not use convert_links; if it should, add it to `tools`" in end.error
 
@@ -183,24 +171,14 @@ async def test_forbidden_tool_ends_the_crew_at_once(
 # Human feedback
 
 
-async def test_an_agent_waits_for_the_human(start: Start, project: Project, model: Any) -> None:
-    """The log says that the limit does not count; a test that outlasts the limit would be slow."""
-    model.answers("A post.")
-    folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
-    messages, end = await run_and_answer(start, folder, questions(("", True)))
-    assert isinstance(end, Result), end
-    (log,) = [message for message in messages if isinstance(message, Log)]
-    assert log.text.startswith("Writer: its max_execution_time is left out")
-
-
 async def test_agent_gets_the_feedback_of_a_human(
     start: Start, project: Project, model: Any
 ) -> None:
+    """The log says that the limit does not count; a test that outlasts the limit would be slow."""
     model.answers("A post.", "A shorter post.", "Post.")
     answer = questions(("make it shorter", False), (" ", False), ("", True))
-    messages, end = await run_and_answer(
-        start, project(one_task(task=", human_input=True")), answer
-    )
+    folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
+    messages, end = await run_and_answer(start, folder, answer)
     asked = [message.output for message in messages if isinstance(message, HumanInput)]
     assert asked == ["A post.", "A shorter post.", "Post."]
     assert "make it shorter" in model.request_text(1)
@@ -209,6 +187,8 @@ async def test_agent_gets_the_feedback_of_a_human(
     assert end.output == "Post."
     steps = [message.result for message in messages if isinstance(message, Step)]
     assert steps == asked
+    (log,) = [message for message in messages if isinstance(message, Log)]
+    assert log.text.startswith("Writer: its max_execution_time is left out")
 
 
 async def test_questions_about_tasks_beside_each_other_come_one_by_one(
@@ -297,17 +277,9 @@ async def test_wrong_model_key_fails_with_one_line(run: Run, project: Project, m
     assert "Incorrect API key: [OPENAI_API_KEY]" in end.error
     assert "\n" not in end.error
     assert "sk-this-is" not in "".join(message.model_dump_json() for message in messages)
-
-
-async def test_broken_model_fails_the_execution(run: Run, project: Project, model: Any) -> None:
-    model.refuses(500, "out of order")
-    messages, end = await run(project(one_task()))
-    assert isinstance(end, Failed)
-    assert "500" in end.error
-    assert "out of order" in end.error
     logs = [message for message in messages if isinstance(message, Log)]
     assert {log.level for log in logs} == {"warning"}
-    assert "out of order" in logs[0].text
+    assert "Incorrect API key" in logs[0].text
 
 
 async def test_answer_that_a_guardrail_refuses_is_repeated(
@@ -346,18 +318,6 @@ async def test_hook_that_changes_an_input_moves_no_file_out_of_the_project(
         assert isinstance(end, Failed)
         assert end.error.startswith("the inputs lead the output_file of a task elsewhere: ")
         assert model.requests == []
-
-
-async def test_crew_whose_callback_drops_the_inputs_writes_its_file(
-    run: Run, project: Project, model: Any
-) -> None:
-    model.answers("A post.")
-    files = one_task(task=", output_file='reports/{topic}.md'")
-    files["src/press/crew.py"] = files["src/press/crew.py"].replace(
-        "tasks=[post]", "tasks=[post], before_kickoff_callbacks=[lambda inputs: None]"
-    )
-    _, end = await run(project(files), inputs={"topic": "tea"})
-    assert isinstance(end, Result), end
 
 
 async def test_only_a_placeholder_leaves_a_file_at_its_absolute_path(
