@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Inputs
 from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 from tests.crews.crewai_adapter.stand_in import write
+from tests.crews.scripts import Answer, whole
 
 PYTHON = os.environ.get("CREWAI_PYTHON", "")
 collect_ignore_glob = [] if PYTHON else ["*"]
@@ -239,11 +239,11 @@ def start(model: Model, foreign_calls: Path, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def run(start: Start) -> Run:
-    """Return a function: `messages, end = await run(project, …)`; the crew asks nothing."""
+    """Return a function: `messages, end = await run(project, answer, …)`."""
 
-    async def run_to_end(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
-        with trio.fail_after(60):
-            async with start(project, **how) as worker:
-                return [message async for message in worker.channel], await worker.exit_reason()
+    def run_to_end(
+        project: Path, answer: Answer = lambda _: None, **how: Any
+    ) -> Awaitable[tuple[list[FromWorker], ExitReason]]:
+        return whole(start(project, **how), answer)
 
     return run_to_end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,8 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
     Failed,
-    FromWorker,
-    HumanFeedback,
     HumanInput,
     Log,
     Result,
@@ -26,6 +22,7 @@ from smartlinkd.crews.protocol import (
 )
 from smartlinkd.crews.worker import Stopped
 from tests.crewai.conftest import one_task
+from tests.crews.scripts import Answer, questions
 
 if TYPE_CHECKING:
     from tests.crewai.conftest import Project, Run, Start
@@ -59,9 +56,6 @@ CLASSIC_CREW = one_task(
 )
 
 
-Answer = Callable[[FromWorker], ToolResult | HumanFeedback | None]
-
-
 def calls(**answered: Any) -> Answer:
     """Return an answer to each tool call: this result or error."""
     return lambda said: (
@@ -69,44 +63,17 @@ def calls(**answered: Any) -> Answer:
     )
 
 
-def questions(*answered: tuple[str, bool]) -> Answer:
-    """Return answers to the questions to a human, in turn."""
-    left = iter(answered)
-
-    def answer(said: FromWorker) -> HumanFeedback | None:
-        if not isinstance(said, HumanInput):
-            return None
-        feedback, approved = next(left)
-        return HumanFeedback(task_id=said.task_id, feedback=feedback, approved=approved)
-
-    return answer
-
-
-async def run_and_answer(
-    start: Start, folder: Path, answer: Answer, **how: Any
-) -> tuple[list[FromWorker], ExitReason]:
-    """Run a crew and answer its requests; return its messages and its end."""
-    messages = []
-    with trio.fail_after(60):
-        async with start(folder, **how) as worker:
-            async for message in worker.channel:
-                messages.append(message)
-                if (told := answer(message)) is not None:
-                    await worker.channel.send(told)
-            return messages, await worker.exit_reason()
-
-
 # Tools
 
 
 @pytest.mark.parametrize("files", [CLASSIC_CREW, JSON_CREW], ids=["classic", "json"])
 async def test_an_agent_converts_links(
-    start: Start, project: Project, model: Any, files: dict[str, str]
+    run: Run, project: Project, model: Any, files: dict[str, str]
 ) -> None:
     model.calls("convert_links", links=[LINK], subIds=["tea"])
     model.answers("Buy it.")
     answer, tools = calls(result=ENTRY), ("convert_links",)
-    messages, end = await run_and_answer(start, project(files), answer, tools=tools)
+    messages, end = await run(project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     (call,) = [message for message in messages if isinstance(message, ToolCall)]
     arguments = {"links": [LINK], "subIds": ["tea"]}
@@ -118,7 +85,7 @@ async def test_an_agent_converts_links(
 
 
 async def test_model_without_function_calling_uses_the_tool(
-    start: Start, project: Project, model: Any
+    run: Run, project: Project, model: Any
 ) -> None:
     """As of a model without function calling. This model does not report calls to CrewAI either."""
     files = one_task(
@@ -139,7 +106,7 @@ async def test_model_without_function_calling_uses_the_tool(
         agent=', tools=tools, llm=Thinker(model="own")',
     )
     answer, tools = calls(result="MADE"), ("convert_links",)
-    messages, end = await run_and_answer(start, project(files), answer, tools=tools)
+    messages, end = await run(project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     assert end.output == "Buy it."
     steps = [message for message in messages if isinstance(message, Step)]
@@ -150,12 +117,12 @@ async def test_model_without_function_calling_uses_the_tool(
 
 
 async def test_agent_gets_the_error_of_a_failed_tool(
-    start: Start, project: Project, model: Any
+    run: Run, project: Project, model: Any
 ) -> None:
     model.calls("convert_links", links=[LINK])
     model.answers("I could not.")
     answer, tools = calls(error="no affiliate cookie is stored"), ("convert_links",)
-    messages, end = await run_and_answer(start, project(CLASSIC_CREW), answer, tools=tools)
+    messages, end = await run(project(CLASSIC_CREW), answer, tools=tools)
     assert isinstance(end, Result), end
     steps = [message for message in messages if isinstance(message, Step)]
     assert steps[0].result == "failed: no affiliate cookie is stored"
@@ -171,14 +138,12 @@ async def test_forbidden_tool_ends_a_json_crew_at_once(run: Run, project: Projec
 # Human feedback
 
 
-async def test_agent_gets_the_feedback_of_a_human(
-    start: Start, project: Project, model: Any
-) -> None:
+async def test_agent_gets_the_feedback_of_a_human(run: Run, project: Project, model: Any) -> None:
     """The log says that the limit does not count; a test that outlasts the limit would be slow."""
     model.answers("A post.", "A shorter post.", "Post.")
     answer = questions(("make it shorter", False), (" ", False), ("", True))
     folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
-    messages, end = await run_and_answer(start, folder, answer)
+    messages, end = await run(folder, answer)
     asked = [message.output for message in messages if isinstance(message, HumanInput)]
     assert asked == ["A post.", "A shorter post.", "Post."]
     assert "make it shorter" in model.request_text(1)
@@ -192,7 +157,7 @@ async def test_agent_gets_the_feedback_of_a_human(
 
 
 async def test_questions_about_tasks_beside_each_other_come_one_by_one(
-    start: Start, project: Project, model: Any
+    run: Run, project: Project, model: Any
 ) -> None:
     """The protocol allows one question at a time; a second one would end the run."""
     model.answers("A post.")
@@ -211,7 +176,7 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
                 """
         }
     )
-    messages, end = await run_and_answer(start, folder, questions(("", True), ("", True)))
+    messages, end = await run(folder, questions(("", True), ("", True)))
     assert isinstance(end, Result), end
     asked = [message.task_id for message in messages if isinstance(message, HumanInput)]
     assert sorted(asked) == ["a", "b"]
@@ -221,7 +186,7 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
 
 @pytest.mark.parametrize("approved", [True, False])
 async def test_a_human_decides_whether_a_tool_is_used(
-    start: Start, project: Project, model: Any, approved: bool
+    run: Run, project: Project, model: Any, approved: bool
 ) -> None:
     model.calls("remove", file="a.txt")
     model.answers("That is all.")
@@ -245,7 +210,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
         agent=", tools=[remove], llm='gpt-4o-mini'",
     )
     folder = project({**files, "a.txt": ""})
-    messages, end = await run_and_answer(start, folder, questions(("yes", approved)))
+    messages, end = await run(folder, questions(("yes", approved)))
     assert isinstance(end, Result), end
     (asked,) = [message for message in messages if isinstance(message, HumanInput)]
     assert (asked.prompt, asked.output) == ("Remove it?\nType yes:", 'remove {"file": "a.txt"}')

@@ -7,12 +7,9 @@ says what happens. The real one is in `tests/crewai`.
 from __future__ import annotations
 
 import textwrap
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Step
-from smartlinkd.crews.worker import Worker
 
 STAND_IN = {
     "dotenv.py": """
@@ -122,19 +119,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
     return folder
-
-
-async def whole(crew: AbstractAsyncContextManager[Worker]) -> tuple[list[FromWorker], ExitReason]:
-    """Run a crew. Return its messages and its end."""
-    async with crew as worker:
-        return await to_end(worker)
-
-
-async def to_end(worker: Worker) -> tuple[list[FromWorker], ExitReason]:
-    """Return the messages and the end of a worker."""
-    said = [message async for message in worker.channel], await worker.exit_reason()
-    await worker.drain()
-    return said
 
 
 def steps(messages: list[FromWorker]) -> list[Step]:

@@ -10,8 +10,7 @@ import pytest
 
 from smartlinkd.crews.crewai_adapter.runner import redirect_files
 from smartlinkd.crews.protocol import Failed, Result, Started
-from tests.crews.crewai_adapter.stand_in import whole
-from tests.crews.scripts import Begin
+from tests.crews.scripts import Begin, whole
 
 
 def test_files_of_a_crew_are_in_the_runs_own_folder(

@@ -13,8 +13,8 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     TokenUsage,
 )
-from tests.crews.crewai_adapter.stand_in import steps, to_end, whole
-from tests.crews.scripts import Begin
+from tests.crews.crewai_adapter.stand_in import steps
+from tests.crews.scripts import Begin, to_end, whole
 
 
 async def test_run_reports_its_task_step_and_result(crew: Begin) -> None:

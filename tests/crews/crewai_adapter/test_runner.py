@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.protocol import Failed, Result, Started
-from tests.crews.crewai_adapter.stand_in import STAND_IN, to_end, whole, write
-from tests.crews.scripts import Begin
+from tests.crews.crewai_adapter.stand_in import STAND_IN, write
+from tests.crews.scripts import Begin, to_end, whole
 
 
 @pytest.mark.parametrize(
@@ -94,8 +93,7 @@ async def test_interpreter_without_crewai_fails_with_the_reason(
 ) -> None:
     project = write(tmp_path, {"src/press/crew.py": ""})
     command = (sys.executable, "-I", str(ADAPTER), str(project))
-    with trio.fail_after(30):
-        _, end = await whole(begin(*command))
+    _, end = await whole(begin(*command))
     assert isinstance(end, Failed)
     assert end.error.startswith(f"CrewAI 1.11 or later is needed in {sys.executable}: Module")
 
@@ -122,8 +120,7 @@ async def test_project_may_have_modules_named_as_the_adapters(begin: Begin, tmp_
     packages = {f"{name}.py": f"MINE = {name!r}" for name in names[1::2]}
     environment = {"PYTHONPATH": str(write(tmp_path / "packages", {**STAND_IN, **packages}))}
     command = (sys.executable, str(adapter / "__main__.py"), str(project))
-    with trio.fail_after(30):
-        _, end = await whole(begin(*command, environment=environment))
+    _, end = await whole(begin(*command, environment=environment))
     assert isinstance(end, Result), end
     assert end.output_json == names
     assert (modules_in(adapter), modules_in(project)) == (ours, theirs)

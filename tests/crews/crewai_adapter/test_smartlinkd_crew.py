@@ -6,8 +6,7 @@ from typing import Any
 
 from smartlinkd.crews.protocol import Failed, Result, Started, ToolCall, ToolResult
 from smartlinkd.crews.tools import TOOL_NAMES
-from tests.crews.crewai_adapter.stand_in import whole
-from tests.crews.scripts import Begin
+from tests.crews.scripts import Begin, whole
 
 
 async def test_tools_are_those_of_the_daemon(crew: Begin) -> None:

@@ -22,7 +22,7 @@ from smartlinkd.crews.protocol import (
     ToolCall,
     ToolResult,
 )
-from tests.crews.scripts import Begin
+from tests.crews.scripts import Begin, whole
 from tests.fakes.internet import Receiver
 from tests.fakes.receiver import Call
 from tests.net.receivers import open_receiver, receiver
@@ -113,29 +113,25 @@ def run_crew(begin: Begin) -> RunCrew:
     """
 
     async def run(inputs: dict[str, Any], *, environment: dict[str, str] | None = None) -> Run:
-        said = []
-        async with begin(
+        worker = begin(
             sys.executable,
             "-m",
             "smartlinkd.crews.deal_post",
             inputs=Inputs(inputs=inputs, tools=("convert_links",)),
             environment=environment,
-        ) as worker:
-            with trio.fail_after(30):
-                async for message in worker.channel:
-                    said.append(message)
-                    if isinstance(message, ToolCall):
-                        await worker.channel.send(_answer(message))
-                return Run(said, await worker.exit_reason())
+        )
+        return Run(*await whole(worker, _convert))
 
     return run
 
 
-def _answer(call: ToolCall) -> ToolResult:
-    wanted = call.arguments["links"]
+def _convert(said: FromWorker) -> ToolResult | None:
+    if not isinstance(said, ToolCall):
+        return None
+    wanted = said.arguments["links"]
     assert isinstance(wanted, list)
     mapping = {str(link): MAPPING[str(link)] for link in wanted}
-    return ToolResult(call_id=call.call_id, result={"mapping": mapping})
+    return ToolResult(call_id=said.call_id, result={"mapping": mapping})
 
 
 class FakeModel:
