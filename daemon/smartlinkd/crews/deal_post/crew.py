@@ -1,7 +1,7 @@
 """The run of the example crew: its three agents, one after the other.
 
 Their messages are for the owner, in English; the post is for readers, in their language. Failed
-links are in the scout's output, in the log and in `output_json`, and not in the post.
+links are in the log and in `output_json`, and not in the post.
 """
 
 from __future__ import annotations
@@ -81,11 +81,7 @@ def _convert(daemon: DaemonConnection, request: PostRequest) -> tuple[list[Deal]
     if not deals:
         raise NoPost("no link was converted: " + "; ".join(map(str, failures)))
     lines = [f"{deal.short_link}  {deal.title}" for deal in deals]
-    daemon.send(
-        "task_completed",
-        task_id="convert",
-        output="\n".join([summary, *lines, *(f"failed: {failure}" for failure in failures)]),
-    )
+    daemon.send("task_completed", task_id="convert", output="\n".join([summary, *lines]))
     return deals, failures
 
 
