@@ -17,22 +17,14 @@ KEY = "sk-a-secret-of-the-owner"
 
 async def test_post_of_the_model_is_the_result(run_crew: RunCrew, fake_model: FakeModel) -> None:
     fake_model.will_write(f" {GOOD}\n", prompt_tokens=200, completion_tokens=50, total_tokens=250)
-    environment = fake_model.environment | {"OPENAI_MODEL_NAME": "tiny"}
-    run = await run_crew({"links": LINKS[:2]}, environment=environment)
+    environment = fake_model.environment | {"OPENAI_MODEL": "small"}
+    run = await run_crew({"links": LINKS[:2], "title": "Chào hè"}, environment=environment)
     assert run.result.output == GOOD
-    assert run.json["writer"] == "tiny"
+    assert run.json["writer"] == "small"
     assert run.result.token_usage == TokenUsage(
         total_tokens=250, prompt_tokens=200, completion_tokens=50
     )
     assert run.warnings == []
-
-
-async def test_request_to_the_model_has_the_apis_form(
-    run_crew: RunCrew, fake_model: FakeModel
-) -> None:
-    fake_model.will_write(GOOD)
-    environment = fake_model.environment | {"OPENAI_MODEL": "small"}
-    run = await run_crew({"links": LINKS[:2], "title": "Chào hè"}, environment=environment)
     request = fake_model.request
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"
