@@ -17,6 +17,7 @@ from smartlinkd.crews.protocol import (
     Result,
     Step,
     TaskCompleted,
+    TaskStarted,
     ToolCall,
     ToolResult,
 )
@@ -32,24 +33,23 @@ ENTRY: JsonValue = {"mapping": {LINK: {"shortLink": "https://s.shopee.vn/x", "fa
 
 
 JSON_CREW = {
-    "pyproject.toml": '[tool.crewai]\ntype = "crew"\ndefinition = "crew.json"\n',
-    "crew.json": json.dumps(
-        {
-            "name": "press",
-            "agents": ["writer"],
-            "tasks": [
-                {"name": "post", "description": "d", "expected_output": "e", "agent": "writer"}
-            ],
-        }
-    ),
-    "agents/writer.json": json.dumps(
-        {
-            "role": "Writer",
-            "goal": "g",
-            "backstory": "b",
-            "tools": ["smartlinkd_crew:ConvertLinks"],
-        }
-    ),
+    "pyproject.toml": '[tool.crewai]\ntype = "crew"\ndefinition = "crew.jsonc"\n',
+    "crew.jsonc": """{
+        // what `crewai create` writes has comments
+        "name": "press",
+        "agents": ["writer"],
+        "tasks": [{
+            "name": "post",
+            "description": "Write of {topic} in {language}",
+            "expected_output": "A post",
+            "agent": "writer"
+        }],
+        "inputs": {"topic": "tea", "language": "English"}
+    }""",
+    "agents/writer.jsonc": """{
+        "role": "{language} writer", "goal": "Write", "backstory": "b",
+        "llm": "openai/gpt-4o-mini", "tools": ["smartlinkd_crew:ConvertLinks"]
+    }""",
 }
 CLASSIC_CREW = one_task(
     imports="from smartlinkd_crew import tools", agent=", tools=tools, llm='gpt-4o-mini'"
@@ -66,14 +66,11 @@ def calls(**answered: Any) -> Answer:
 # Tools
 
 
-@pytest.mark.parametrize("files", [CLASSIC_CREW, JSON_CREW], ids=["classic", "json"])
-async def test_an_agent_converts_links(
-    run: Run, project: Project, model: Any, files: dict[str, str]
-) -> None:
+async def test_an_agent_converts_links(run: Run, project: Project, model: Any) -> None:
     model.calls("convert_links", links=[LINK], subIds=["tea"])
     model.answers("Buy it.")
     answer, tools = calls(result=ENTRY), ("convert_links",)
-    messages, end = await run(project(files), answer, tools=tools)
+    messages, end = await run(project(CLASSIC_CREW), answer, tools=tools)
     assert isinstance(end, Result), end
     (call,) = [message for message in messages if isinstance(message, ToolCall)]
     arguments = {"links": [LINK], "subIds": ["tea"]}
@@ -82,6 +79,27 @@ async def test_an_agent_converts_links(
     assert (used.tool, used.tool_input, told.result) == ("convert_links", arguments, "Buy it.")
     assert json.loads(used.result or "") == ENTRY
     assert "https://s.shopee.vn/x" in model.request_text(-1)
+
+
+async def test_json_crew_has_its_own_inputs_and_tools(
+    run: Run, project: Project, model: Any
+) -> None:
+    model.calls("convert_links", links=[LINK])
+    model.answers("Green tea is new.")
+    answer, inputs = calls(result=ENTRY), {"language": "Vietnamese"}
+    messages, end = await run(project(JSON_CREW), answer, inputs=inputs, tools=("convert_links",))
+    assert messages[1] == TaskStarted(
+        task_id="post",
+        name="post",
+        agent="Vietnamese writer",
+        description="Write of tea in Vietnamese",
+        expected_output="A post",
+    )
+    assert [message.tool for message in messages if isinstance(message, ToolCall)] == [
+        "convert_links"
+    ]
+    assert isinstance(end, Result)
+    assert end.output == "Green tea is new."
 
 
 async def test_model_without_function_calling_uses_the_tool(

@@ -128,41 +128,6 @@ async def test_a_run_leaves_nothing_in_the_project(run: Run, project: Project, m
     assert sorted(path for path in folder.rglob("*")) == before
 
 
-async def test_a_json_crew_and_its_own_inputs(run: Run, project: Project, model: Any) -> None:
-    model.answers("Green tea is new.")
-    folder = project(
-        {
-            "pyproject.toml": '[tool.crewai]\ntype = "crew"\ndefinition = "crew.jsonc"\n',
-            "crew.jsonc": """{
-                // what `crewai create` writes has comments
-                "name": "press",
-                "agents": ["writer"],
-                "tasks": [{
-                    "name": "post",
-                    "description": "Write of {topic} in {language}",
-                    "expected_output": "A post",
-                    "agent": "writer"
-                }],
-                "inputs": {"topic": "tea", "language": "English"}
-            }""",
-            "agents/writer.jsonc": """{
-                "role": "{language} writer", "goal": "Write", "backstory": "b",
-                "llm": "openai/gpt-4o-mini"
-            }""",
-        }
-    )
-    messages, end = await run(folder, inputs={"language": "Vietnamese"})
-    assert messages[1] == TaskStarted(
-        task_id="post",
-        name="post",
-        agent="Vietnamese writer",
-        description="Write of tea in Vietnamese",
-        expected_output="A post",
-    )
-    assert isinstance(end, Result)
-    assert end.output == "Green tea is new."
-
-
 async def test_pydantic_outputs_are_json(run: Run, project: Project, model: Any) -> None:
     model.answers('{"title": "Tea", "lines": 2}')
     files = one_task(
