@@ -6,8 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
-import trio
-
 from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, HumanFeedback, HumanInput, ToolResult
 from smartlinkd.crews.worker import Worker
@@ -59,9 +57,8 @@ async def whole(
     start: AbstractAsyncContextManager[Worker], answer: Answer = lambda _: None
 ) -> tuple[list[FromWorker], ExitReason]:
     """Run a worker and answer its requests. Return its messages and its end."""
-    with trio.fail_after(60):
-        async with start as worker:
-            return await to_end(worker, answer)
+    async with start as worker:
+        return await to_end(worker, answer)
 
 
 async def to_end(

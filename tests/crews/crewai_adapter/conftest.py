@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.protocol import Inputs
@@ -23,19 +21,16 @@ def crew(begin: Begin, tmp_path: Path) -> Begin:
     """`async with crew(code, inputs={…}, tools=(…)) as worker`: `code` is the project's crew.py."""
     stand_in = write(tmp_path / "stand-in", STAND_IN)
 
-    @asynccontextmanager
-    async def start(
+    def start(
         code: str, inputs: Any = None, tools: tuple[str, ...] = (), **environment: str
-    ) -> AsyncIterator[Worker]:
+    ) -> AbstractAsyncContextManager[Worker]:
         project = write(tmp_path / "project", {"src/press/crew.py": code})
-        with trio.fail_after(30):
-            async with begin(
-                sys.executable,
-                str(ADAPTER),
-                str(project),
-                inputs=Inputs(inputs=inputs or {}, tools=tools),
-                environment={"PYTHONPATH": str(stand_in), **environment},
-            ) as worker:
-                yield worker
+        return begin(
+            sys.executable,
+            str(ADAPTER),
+            str(project),
+            inputs=Inputs(inputs=inputs or {}, tools=tools),
+            environment={"PYTHONPATH": str(stand_in), **environment},
+        )
 
     return start
