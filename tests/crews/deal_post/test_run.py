@@ -89,7 +89,7 @@ async def test_wrong_input_fails_the_run_before_any_task(run_crew: RunCrew) -> N
 
 def test_crew_imports_the_standard_library_alone() -> None:
     root = str(Path(smartlinkd.__file__).parents[1])
-    code = "import sys; sys.path.append(sys.argv[1]); import smartlinkd.crews.deal_post.crew"
+    code = "import sys; sys.path.append(sys.argv[1]); import smartlinkd.crews.deal_post.__main__"
     # Isolated and without site-packages: what is not Python's own cannot be imported.
     command = [sys.executable, "-I", "-S", "-c", code, root]
     subprocess.run(command, check=True, timeout=30)
