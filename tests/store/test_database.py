@@ -11,10 +11,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.errors import Unavailable
+from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.errors import AlreadyFinished
 from smartlinkd.store.model import (
     Change,
     Execution,
@@ -92,7 +91,7 @@ def test_refused_write_in_a_batch_leaves_the_others(
     store.executions.create(over)
     record(store, over.id, status=Status.COMPLETED, finished_at=over.created_at)
 
-    with pytest.raises(AlreadyFinished):
+    with pytest.raises(Invalid, match="has ended"):
         store.run_together([creating(new()), recording(over.id, 1), creating(new())])
 
     assert not connections[0].in_transaction

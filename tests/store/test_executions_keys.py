@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from pydantic import JsonValue
 
+from smartlinkd.errors import Unprocessable
 from smartlinkd.store.actor import Store
 from smartlinkd.store.codec import digest
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.errors import KeyReused
 from smartlinkd.store.model import (
     Change,
     Created,
@@ -55,7 +55,7 @@ async def test_created_by_returns_the_execution_of_a_key(journal: Store) -> None
     await journal.create(first, idempotency=key())
 
     assert await journal.created_by("deal-post", "", key(), NOW) == first.id
-    with pytest.raises(KeyReused):
+    with pytest.raises(Unprocessable):
         await journal.created_by("deal-post", "", key(body=None), NOW)
     assert await journal.created_by("deal-post", "", key(), NOW + timedelta(hours=25)) is None
 

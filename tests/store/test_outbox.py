@@ -9,8 +9,8 @@ from datetime import datetime
 
 import pytest
 
+from smartlinkd.errors import Invalid
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.errors import TooLarge
 from smartlinkd.store.model import (
     Delivery,
     NewDelivery,
@@ -83,7 +83,7 @@ def test_deliveries_of_the_end_are_queued_past_the_limit(
     for each in store.outbox.due(NOW, 10):
         store.outbox.remove(each.id)  # the limit counts all deliveries, not the waiting ones
 
-    with pytest.raises(TooLarge, match="webhook calls: more than 2"):
+    with pytest.raises(Invalid, match="webhook calls: more than 2"):
         queue(store, execution_id, NewDelivery(TASK, b"3", NOW))
     last = [NewDelivery(CREW, b"end", NOW)]
     record(store, execution_id, deliveries=last, status=Status.ERROR, finished_at=NOW)
@@ -98,7 +98,7 @@ def test_pending_bytes_are_limited_except_for_the_end(
     queue(store, execution_id, NewDelivery(TASK, b"12345", NOW), NewDelivery(STREAM, b"6789", NOW))
 
     refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; see to the rece"
-    with pytest.raises(TooLarge, match=refusal):
+    with pytest.raises(Invalid, match=refusal):
         queue(store, execution_id, NewDelivery(CREW, b"ab", NOW))
     queue(store, execution_id)  # an update without deliveries
     last = [NewDelivery(CREW, b"the end", NOW)]
@@ -120,7 +120,7 @@ def test_removed_delivery_frees_pending_bytes(
     store.close()
 
     again = open_store()
-    with pytest.raises(TooLarge, match="webhook calls"):
+    with pytest.raises(Invalid, match="webhook calls"):
         queue(again, execution_id, NewDelivery(TASK, b"x", NOW))
     again.outbox.remove(2)
     again.outbox.remove(3)
@@ -162,7 +162,7 @@ def test_replaced_targets_are_deleted(store: StoreDatabase, execution_id: str) -
 
     record(store, execution_id, webhooks=())
     record(store, execution_id, webhooks=targets * 2)
-    with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
+    with pytest.raises(Invalid, match=r"^webhooks: more than 4"):
         record(store, execution_id, webhooks=targets[:1])
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from smartlinkd.errors import Invalid
 from smartlinkd.store.actor import Store
 from smartlinkd.store.codec import micros
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.errors import NoRoomToOpen, TooLarge, UnusableStore
+from smartlinkd.store.errors import NoRoomToOpen, UnusableStore
 from smartlinkd.store.file import open_file
 from smartlinkd.store.model import NewDelivery, StoreLimits
 from smartlinkd.store.schema import SCHEMA
@@ -181,7 +182,7 @@ def test_executions_events_and_deliveries_of_version_1_are_read_and_count(
 
     assert unfinished(store) == [ID]
     assert [each.type for each in events(store, ID)] == ["queued"]
-    with pytest.raises(TooLarge, match="webhook calls"):  # 22 bytes wait
+    with pytest.raises(Invalid, match="webhook calls"):  # 22 bytes wait
         queue(store, ID, NewDelivery(TASK, b"1234", NOW))
     queue(store, ID, NewDelivery(TASK, b"123", NOW))
     assert bodies(store) == [b"at once"]

@@ -87,8 +87,7 @@ class ExecutionRecorder:
     ) -> None:
         """Record an entry, retried until the store takes it. Then notify who follows of the state.
 
-        Raises `Invalid` if the store will never take it, and `AlreadyFinished` if the execution has
-        an outcome already.
+        Raises `Invalid` if the store will never take it, or the execution has an outcome already.
         """
         record = partial(self.store.record, execution_id, entry)
         try:

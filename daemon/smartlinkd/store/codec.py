@@ -1,7 +1,7 @@
 """Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
 
 What workers and clients send has narrower limits (crews/protocol.py, the API's schemas), but for
-`meta`. A value over these is refused as `TooLarge`. JSON is parsed again before it is stored, so
+`meta`. A value over these is refused. JSON is parsed again before it is stored, so
 that no value that the reader would refuse (NaN, a lone surrogate, too deep a nesting) makes an
 execution unreadable.
 """
@@ -17,7 +17,6 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from smartlinkd.errors import Invalid
-from smartlinkd.store.errors import TooLarge
 
 MAX_VALUE: Final = 8 * 1024 * 1024
 """The size of a value, such as a result, or the data of an event as JSON."""
@@ -40,8 +39,7 @@ def encode(name: str, value: JsonValue, *, limit: int = MAX_VALUE) -> str | None
         limit: the size in bytes.
 
     Raises:
-        TooLarge: the text is over the limit.
-        Invalid: this is no JSON value, or one that no parser takes.
+        Invalid: the text is over the limit, or this is no JSON value, or one that no parser takes.
     """
     if value is None:
         return None
@@ -69,7 +67,7 @@ def decode(content: str | None) -> JsonValue:
 
 
 def text(name: str, value: str) -> str:
-    """Return `value`. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
+    """Return `value`. Raises `Invalid` if it is too large, or has a lone surrogate."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -80,7 +78,7 @@ def text(name: str, value: str) -> str:
 
 def _check_size(name: str, size: int, limit: int) -> None:
     if size > limit:
-        raise TooLarge(f"{name}: {size} bytes, more than the {limit} that are kept; send less")
+        raise Invalid(f"{name}: {size} bytes, more than the {limit} that are kept; send less")
 
 
 def digest(value: JsonValue) -> bytes:

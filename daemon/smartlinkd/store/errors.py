@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final, TypeVar
 
-from smartlinkd.errors import Invalid, Unavailable, Unprocessable
+from smartlinkd.errors import Unavailable
 from smartlinkd.store.sqlite import DAMAGE, PASSING, has_room, is_bad_text, primary_code
 
 logger = logging.getLogger(__name__)
@@ -21,18 +21,6 @@ R = TypeVar("R", bound=Unavailable)
 
 RETRY_AFTER_S: Final = 5
 _DISK_IS_FULL: Final = PASSING[sqlite3.SQLITE_FULL][0]
-
-
-class KeyReused(Unprocessable):
-    """The idempotency key was used for another body within its 24 hours. Nothing was created."""
-
-
-class AlreadyFinished(Invalid):
-    """The execution has ended, so it does not change any more. Nothing was recorded."""
-
-
-class TooLarge(Invalid):
-    """A value is over one of the store's own limits. Nothing was recorded."""
 
 
 class DiskFull(Unavailable):

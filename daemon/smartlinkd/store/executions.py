@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
-from smartlinkd.errors import Invalid
+from smartlinkd.errors import Invalid, Unprocessable
 from smartlinkd.store.codec import (
     MAX_META,
     decode,
@@ -23,7 +23,7 @@ from smartlinkd.store.codec import (
     optional_moment,
     text,
 )
-from smartlinkd.store.errors import AlreadyFinished, KeyReused, TooLarge, disk_full
+from smartlinkd.store.errors import disk_full
 from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import (
     Change,
@@ -84,8 +84,8 @@ class Executions:
         """Insert an execution and record its `update`, unless its key stands for one already.
 
         Raises:
-            KeyReused: the key was used with another body.
-            TooLarge, Invalid: a value cannot be stored.
+            Unprocessable: the key was used with another body.
+            Invalid: a value cannot be stored.
         """
         with self._file.writing():
             if idempotency is not None:
@@ -124,7 +124,10 @@ class Executions:
             self._add_key(new, key)
 
     def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
-        """Return the id that a key stands for at `now`; None if unused. Raises `KeyReused`."""
+        """Return the id that a key stands for at `now`; None if unused.
+
+        Raises `Unprocessable` if it was used with another body.
+        """
         with self._file.reading():
             row = self._connection.execute(
                 "SELECT digest, execution FROM idempotency "
@@ -134,7 +137,7 @@ class Executions:
             if row is None:
                 return None
             if row["digest"] != digest(key.body):
-                raise KeyReused(
+                raise Unprocessable(
                     "Idempotency-Key: was used with another body in the last 24 hours; send a "
                     "fresh key, or the same body"
                 )
@@ -144,8 +147,7 @@ class Executions:
         """Change an execution, number its new events, and queue its webhook calls, all or nothing.
 
         Raises:
-            AlreadyFinished: the execution has ended.
-            TooLarge, Invalid: a value cannot be stored.
+            Invalid: the execution has ended, or a value cannot be stored.
             LookupError: no execution has this id, which ends the actor: the caller has a bug.
         """
         with self._file.writing():
@@ -158,12 +160,12 @@ class Executions:
             if row is None:
                 raise LookupError(f"there is no execution {execution_id} to record anything of")
             if ExecutionState(row["state"]).ended:
-                raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
+                raise Invalid(f"execution {execution_id} has ended; kick off a new one")
             sequence: int = row["sequence"]
             delivery_count = row["deliveries"] + len(update.deliveries)
             if not update.ends:  # the end always has room
                 if delivery_count > self._limits.deliveries:
-                    raise TooLarge(
+                    raise Invalid(
                         f"webhook calls: more than {self._limits.deliveries} in one execution; "
                         "end it"
                     )

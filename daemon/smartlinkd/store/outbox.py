@@ -15,6 +15,7 @@ from typing import cast
 
 from pydantic import SecretStr
 
+from smartlinkd.errors import Invalid
 from smartlinkd.store.codec import (
     decode,
     encode,
@@ -22,7 +23,6 @@ from smartlinkd.store.codec import (
     moment,
     text,
 )
-from smartlinkd.store.errors import TooLarge
 from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import Delivery, NewDelivery, StoreLimits, WebhookTarget
 from smartlinkd.store.sealing import Seal
@@ -46,7 +46,7 @@ class Outbox:
     def set_targets(
         self, sequence: int, execution_id: str, targets: Iterable[WebhookTarget]
     ) -> None:
-        """Replace an execution's targets. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
+        """Replace an execution's targets. Raises `Invalid` if they cannot be stored."""
         self._connection.execute(
             "UPDATE webhooks SET in_force = 0 WHERE execution = ?", (sequence,)
         )
@@ -61,21 +61,21 @@ class Outbox:
         return tuple(self._target(row, execution_id) for row in rows)
 
     def check_pending(self, sequence: int, more: Collection[NewDelivery]) -> None:
-        """Raise `TooLarge` if too many bytes would wait for an execution's targets with these."""
+        """Raise `Invalid` if too many bytes would wait for an execution's targets with these."""
         if not more:
             return
         (pending,) = self._connection.execute(
             "SELECT coalesce(sum(pending_bytes), 0) FROM webhooks WHERE execution = ?", (sequence,)
         ).fetchone()
         if pending + sum(len(each.body) for each in more) > self._limits.pending_bytes:
-            raise TooLarge(
+            raise Invalid(
                 f"webhook calls: more than {self._limits.pending_bytes} bytes owed at a time in "
                 "one execution; see to the receivers that do not take them, or have a smaller "
                 "meta in them"
             )
 
     def queue(self, sequence: int, execution_id: str, deliveries: Iterable[NewDelivery]) -> None:
-        """Add deliveries. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
+        """Add deliveries. Raises `Invalid` if they cannot be stored."""
         for delivery in deliveries:
             webhook = self._find_target(sequence, execution_id, delivery.target)
             if webhook is None:
@@ -220,7 +220,7 @@ class Outbox:
             "SELECT count(*) FROM webhooks WHERE execution = ?", (sequence,)
         ).fetchone()
         if count >= self._limits.targets:
-            raise TooLarge(
+            raise Invalid(
                 f"webhooks: more than {self._limits.targets} targets for one execution; use fewer"
             )
         credential = None
