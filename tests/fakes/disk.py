@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pytest
 import trio
@@ -88,6 +88,15 @@ class Disk:
                     sql = "PRAGMA synchronous = OFF"
                 disk.before_statement(sql, parameters, self._patience)
                 return super().execute(sql, parameters)
+
+            def __exit__(self, *error: Any) -> Literal[False]:
+                try:
+                    if error[0] is None:
+                        disk.before_statement("COMMIT", (), self._patience)
+                except BaseException:
+                    self.rollback()
+                    raise
+                return super().__exit__(*error)
 
         def connect(path: Any, **options: Any) -> sqlite3.Connection:
             kind = sqlite3.Connection if "history" in str(path) else Connection

@@ -268,7 +268,6 @@ class HistoryDatabase:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._connected() as connection, transaction(connection):
-            connection.execute("BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager

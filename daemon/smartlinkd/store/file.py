@@ -61,7 +61,6 @@ class StoreFile:
         self.connection = open_file(path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
         self._path = path
         self._status = path.stat()
-        self._is_shared = False  # the transaction, by several calls
 
     def close(self) -> None:
         """Close the file. What was written stays written."""
@@ -73,39 +72,30 @@ class StoreFile:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Have all uses in the block share one transaction.
+        """Run the block in a transaction, which all uses in it share.
 
         When it raises, nothing was changed and nothing is logged. The caller repeats each use in a
         transaction of its own, and an error that comes again is raised there.
         """
+        # SQLite goes on writing to a file that was moved away, and all of that would be lost.
         if not self._is_there():
             raise FileNotFoundError(self._path)
-        self._is_shared = True
-        try:
-            with transaction(self.connection):
-                yield
-        finally:
-            self._is_shared = False
+        with transaction(self.connection):
+            yield
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Run the block in a transaction, or in the one that the caller has begun."""
-        if self._is_shared or self.connection.in_transaction:
-            if not self.connection.in_transaction:
-                self.connection.execute("BEGIN IMMEDIATE")
+        if self.connection.in_transaction:
             yield
             return
-        # SQLite goes on writing to a file that was moved away, and all of that would be lost.
-        if not self._is_there():
-            raise errors.file_gone(self._path)
-        with self.reading(), transaction(self.connection):
-            self.connection.execute("BEGIN IMMEDIATE")
+        with self.reading(), self.shared():
             yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Translate SQLite's errors in the block, except in a shared transaction."""
-        if self._is_shared:
+        """Translate errors of the file in the block, except in a transaction that has begun."""
+        if self.connection.in_transaction:
             yield
             return
         try:
@@ -116,6 +106,8 @@ class StoreFile:
                 raise
             # The text of an error without a code repeats what was read, and a log would show it.
             raise translated from (error if hasattr(error, "sqlite_errorcode") else None)
+        except FileNotFoundError:
+            raise errors.file_gone(self._path) from None
         except Damaged as error:
             raise errors.damaged(self._path, str(error)) from error
 

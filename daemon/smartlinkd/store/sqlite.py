@@ -93,18 +93,10 @@ def open_database(
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what the block has written, or roll it back if the block raises.
-
-    The block begins the transaction, or begins none if it only reads.
-    """
-    try:
+    """Run the block in a transaction, which is rolled back if the block raises."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         yield
-        if connection.in_transaction:
-            connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # after some errors SQLite has rolled back already
-            connection.execute("ROLLBACK")
-        raise
 
 
 def release_pages(connection: sqlite3.Connection, *, most: int, spare: int = 0) -> bool:
@@ -180,12 +172,11 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None
     if schema.keeps_copy and 0 < first < len(schema.migrations):
         _copy(connection, copy_of(path, first))
     # Also if there is nothing to migrate: a file that cannot be written to is better known at once.
-    connection.execute("BEGIN IMMEDIATE")
-    for version, migration in enumerate(schema.migrations[first:], first + 1):
-        for statement in migration:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {version}")
-    connection.execute("COMMIT")
+    with transaction(connection):
+        for version, migration in enumerate(schema.migrations[first:], first + 1):
+            for statement in migration:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version}")
 
 
 def _copy(connection: sqlite3.Connection, copy: Path) -> None:
