@@ -114,7 +114,7 @@ def test_failed_write_changes_nothing_and_next_one_succeeds(
         assert [each.id for each in await journal.unfinished()] == [before.id]  # reading works
         disk.heal()
         after = large()
-        assert (await journal.create(after, idempotency=unused)).is_new
+        assert await journal.create(after, idempotency=unused) == after.id
         assert [each.id for each in await journal.unfinished()] == [before.id, after.id]
 
     play(scenario)
@@ -126,7 +126,7 @@ def test_write_waits_for_lock_released_in_time(play: Play) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_heal_later, disk)
-            assert (await journal.create(large(), idempotency=None)).is_new
+            await journal.create(large(), idempotency=None)
         assert trio.current_time() - began >= PATIENCE / 3
 
     play(scenario)

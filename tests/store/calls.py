@@ -88,7 +88,7 @@ def record(
 
 def create(store: StoreDatabase, **different: object) -> str:
     """Create an execution and return its id."""
-    return store.executions.create(new(**different)).id
+    return store.executions.create(new(**different))
 
 
 def finish(store: StoreDatabase, execution_id: str, *, later: timedelta = timedelta(0)) -> None:

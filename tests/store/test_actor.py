@@ -110,7 +110,8 @@ class Caller:
 
     async def ask(self) -> None:
         with suppress(Unavailable):
-            self.was_promised = (await self._journal.create(self._given, idempotency=KEY)).is_new
+            await self._journal.create(self._given, idempotency=KEY)
+            self.was_promised = True
         self.answered.set()
 
 

@@ -82,8 +82,8 @@ async def test_create_is_refused_on_a_nearly_full_disk_which_is_reported_once(
     assert disk_notices == [True]
     events = [record.event for record in caplog.records if hasattr(record, "event")]
     assert events == [LogEvent.DISK_FULL]
-    assert [each.id for each in await journal.unfinished()] == [earlier.id]
-    assert (await journal.create(new(), idempotency=key)).id == earlier.id
+    assert [each.id for each in await journal.unfinished()] == [earlier]
+    assert await journal.create(new(), idempotency=key) == earlier
 
 
 async def test_end_of_an_execution_alone_is_recorded_on_a_nearly_full_disk(
@@ -95,11 +95,11 @@ async def test_end_of_an_execution_alone_is_recorded_on_a_nearly_full_disk(
     begins = Change(status=Status.RUNNING, started_at=new().created_at)
     for change in (begins, Change(current_task="a")):
         with pytest.raises(DiskFull):
-            await journal.record(waiting.id, ExecutionUpdate(change))
+            await journal.record(waiting, ExecutionUpdate(change))
     assert disk_notices == [True]
     assert [each.status for each in await journal.unfinished()] == [Status.PENDING]
     ends = Change(status=Status.STOPPED, finished_at=new().created_at)
-    await journal.record(waiting.id, ExecutionUpdate(ends))
+    await journal.record(waiting, ExecutionUpdate(ends))
     assert await journal.unfinished() == []
 
 
@@ -127,7 +127,7 @@ async def test_old_executions_are_pruned_at_once_on_a_full_disk(
     """Pruning frees space before its next round."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
-    await journal.record(old.id, ExecutionUpdate(end))
+    await journal.record(old, ExecutionUpdate(end))
     wall.now += timedelta(days=31)
     disk.free = 0
     with pytest.raises(DiskFull):

@@ -13,7 +13,6 @@ from smartlinkd.store.codec import digest
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import (
     Change,
-    Created,
     ExecutionUpdate,
     IdempotencyKey,
     Status,
@@ -32,7 +31,7 @@ def test_repeated_kickoff_leaves_the_first_execution_as_it_is(store: StoreDataba
     first = store.executions.create(new(), key(), begun)
     other = ExecutionUpdate(Change(status=Status.PENDING))
 
-    assert store.executions.create(new(), key(), other) == Created(first.id, is_new=False)
+    assert store.executions.create(new(), key(), other) == first
 
     assert [execution.status for execution in store.executions.unfinished()] == [Status.RUNNING]
 
@@ -43,10 +42,10 @@ def test_key_lasts_for_a_day(store: StoreDatabase) -> None:
     in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
     late = first.created_at + timedelta(hours=24)
 
-    assert store.executions.create(new(created_at=in_time), key()).id == first.id
+    assert store.executions.create(new(created_at=in_time), key()) == first.id
     second = store.executions.create(new(created_at=late), key(body={}))
-    assert second.is_new
-    assert store.executions.create(new(created_at=late), key(body={})).id == second.id
+    assert second != first.id
+    assert store.executions.create(new(created_at=late), key(body={})) == second
 
 
 async def test_created_by_returns_the_execution_of_a_key(journal: Store) -> None:

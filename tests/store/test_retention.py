@@ -139,7 +139,7 @@ def test_execution_of_a_valid_key_is_not_pruned(store: StoreDatabase) -> None:
     again = store.executions.create(
         new(created_at=NOW + timedelta(hours=23)), IdempotencyKey("k", {})
     )
-    assert again.id == given.id
+    assert again == given.id
     assert store.executions.read(given.id) is not None
 
     assert prune(store, NOW + timedelta(hours=25), hour) == 1

@@ -54,7 +54,7 @@ def test_new_file_is_private(store: StoreDatabase, path: Path) -> None:
 def test_half_created_file_is_completed(path: Path, open_store: Open) -> None:
     path.touch()
 
-    assert open_store().executions.create(new()).is_new
+    open_store().executions.create(new())
 
 
 def test_newer_file_is_refused_and_untouched(

@@ -263,8 +263,8 @@ class Scheduler:
             runs = not queue.waiting and self._can_start(queue, crew)
             entry = begun(subject_of(new), new.created_at) if runs else None
             created = await self._store.create(new, idempotency=key, update=entry)
-            if not created.is_new:
-                return created.id
+            if created != new.id:
+                return created
             event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
             logger.info("crew %s: execution %s is accepted", crew.name, new.id, extra=event)
             if entry is None:
@@ -275,7 +275,7 @@ class Scheduler:
                     self._recorder.on_calls_queued()
                 if not self._is_suspended:  # else the next instance decides about it
                     self._start(queue, crew, new.id, new)
-            return created.id
+            return created
         finally:
             queue.enqueue_lock.release()
 

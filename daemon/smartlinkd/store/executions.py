@@ -27,7 +27,6 @@ from smartlinkd.store.errors import disk_full
 from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import (
     Change,
-    Created,
     Execution,
     ExecutionEvent,
     ExecutionState,
@@ -80,8 +79,10 @@ class Executions:
         new: NewExecution,
         idempotency: IdempotencyKey | None = None,
         update: ExecutionUpdate | None = None,
-    ) -> Created:
+    ) -> str:
         """Insert an execution and record its `update`, unless its key stands for one already.
+
+        Returns the id that the kickoff is answered with.
 
         Raises:
             Unprocessable: the key was used with another body.
@@ -91,7 +92,7 @@ class Executions:
             if idempotency is not None:
                 earlier = self.created_by(new.crew, new.owner, idempotency, new.created_at)
                 if earlier is not None:
-                    return Created(earlier, is_new=False)
+                    return earlier
             self._insert(new, idempotency)
             # SQLite may still have a free page in its file, but the worker would find no room on
             # the disk.
@@ -99,7 +100,7 @@ class Executions:
                 raise disk_full()
             if update is not None:
                 self.record(new.id, update)
-            return Created(new.id, is_new=True)
+            return new.id
 
     def _insert(self, new: NewExecution, key: IdempotencyKey | None) -> None:
         sequence = self._connection.execute(

@@ -255,14 +255,6 @@ class IdempotencyKey:
 
 
 @dataclass(frozen=True)
-class Created:
-    """The id of an execution. `is_new` is False if the idempotency key had created it before."""
-
-    id: str
-    is_new: bool
-
-
-@dataclass(frozen=True)
 class ListPage:
     """Some executions, newest first. `next_cursor` leads to the older ones; None at the end."""
 

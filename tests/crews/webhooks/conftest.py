@@ -42,7 +42,7 @@ class RunningDispatcher:
 
     async def execution(self, *targets: WebhookTarget) -> str:
         given = new(created_at=self.wall(), webhooks=targets)
-        return (await self.store.create(given, idempotency=None)).id
+        return await self.store.create(given)
 
     async def queue(self, execution_id: str, target: WebhookTarget, *bodies: bytes) -> None:
         calls = [NewDelivery(target, body, self.wall()) for body in bodies]
