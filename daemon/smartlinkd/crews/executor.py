@@ -136,17 +136,13 @@ class Executor:
         await self.mailbox.ask(Scheduler.apply_catalog, catalog)
 
     async def kickoff(self, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
-        """Enqueue an execution of the user's crew. Return its kickoff_id.
+        """Enqueue an execution of the user's crew, unless its key stands for one. Return the id.
 
         Raises:
             Unprocessable: inputs are missing, or the key was used for another body.
             Unavailable: the queue is full, or the crew cannot run.
             Invalid: the values cannot be kept.
         """
-        # First: only what is new is refused, or waits for its crew. What is kept can be read.
-        earlier = await self.created_by(user, key)
-        if earlier is not None:
-            return earlier
         return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
 
     async def created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:

@@ -167,13 +167,11 @@ class CrewsDaemon:
         key: str | None = None,
         body: JsonValue = None,
     ) -> str:
-        """Kick off a script; without one, a run that is started and done."""
+        """Kick off a script, as the API does; without one, a run that is started and done."""
         given = dict(inputs or {}) | ({"script": list(script)} if script else {})
-        return await self.executor.kickoff(
-            CrewUser(crew, user),
-            Kickoff(given, meta, webhooks),
-            None if key is None else IdempotencyKey(key, body),
-        )
+        caller, once = CrewUser(crew, user), None if key is None else IdempotencyKey(key, body)
+        earlier = await self.executor.created_by(caller, once)
+        return earlier or await self.executor.kickoff(caller, Kickoff(given, meta, webhooks), once)
 
     async def look(self, kickoff_id: str, crew: str = "c") -> Execution:
         return await self.executor.execution(CrewUser(crew), kickoff_id)

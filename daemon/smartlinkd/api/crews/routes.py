@@ -38,7 +38,6 @@ from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.model import CrewUser, Feedback, Kickoff
 from smartlinkd.crews.subscriptions import ExecutionEventStream
-from smartlinkd.errors import Refused
 from smartlinkd.http_server import hold_until_answered
 from smartlinkd.nurseries import background, cancel_at
 from smartlinkd.store.model import Execution, ExecutionState, IdempotencyKey
@@ -179,14 +178,11 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
         # An `Idempotency-Key` stands for the whole body, unknown keys included.
         given = asked.idempotency_key
         key = None if given is None else IdempotencyKey(given, await read_json())
-        try:
-            webhooks = webhook_targets(body, crews.webhook_networks)
-        except Refused:
-            # Only what is new is refused: when this came before, they may have been allowed.
-            earlier = await executor.created_by(caller, key)
-            if earlier is None:
-                raise
+        # First: only what is new is checked, refused, or waits for its crew.
+        earlier = await executor.created_by(caller, key)
+        if earlier is not None:
             return KickoffResponse(kickoff_id=earlier)
+        webhooks = webhook_targets(body, crews.webhook_networks)
         wanted = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
         return KickoffResponse(kickoff_id=await executor.kickoff(caller, wanted, key))
 
