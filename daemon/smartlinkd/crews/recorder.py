@@ -6,7 +6,6 @@ A write is retried until the store takes it, so a disk that is full for a while 
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -48,7 +47,6 @@ class ExecutionRecorder:
     on_calls_queued: Callable[[], None]
     wall: Callable[[], datetime]
     limits: ExecutorLimits
-    chance: random.Random = field(default_factory=random.Random)
     ended: Counter = field(
         default_factory=partial(
             Counter,
@@ -121,6 +119,6 @@ class ExecutionRecorder:
                 # reads what is there: wait to be cancelled.
                 await trio.sleep_forever()
             logger.warning("%s is held up: %s", what, refusal)
-            await trio.sleep(self.limits.backoff.wait(attempts, self.chance))
+            await trio.sleep(self.limits.backoff.wait(attempts))
 
         return await retry_until_success(ask, wait)

@@ -7,7 +7,6 @@ docs/decisions/071-webhook-dispatcher.md.
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -67,7 +66,6 @@ class WebhookDispatcher:
         key: SecretBytes | None,
         limits: WebhookLimits = WebhookLimits(),
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        chance: random.Random | None = None,
     ) -> None:
         """Make a handle of a dispatcher that is not running.
 
@@ -80,7 +78,6 @@ class WebhookDispatcher:
         self._key = key
         self._limits = limits
         self._wall = wall
-        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self.heartbeat = Heartbeat(self.nudge)
         # The wait behind an earlier call to the same target counts as lateness.
         self._wait_seconds = histogram(
@@ -186,13 +183,8 @@ class WebhookDispatcher:
             outcome = Unanswered("a bug of the daemon's own")
         now = self._wall()
         age_s = (now - delivery.due_since).total_seconds()
-        return judge(
-            outcome,
-            delivery.attempts + 1,
-            is_last=age_s > self._limits.max_age_s,
-            now=now,
-            chance=self._chance,
-        )
+        is_last = age_s > self._limits.max_age_s
+        return judge(outcome, delivery.attempts + 1, is_last=is_last, now=now)
 
     async def _record(self, delivery: Delivery, verdict: Verdict) -> None:
         """Write the verdict to the store, however long it takes. A lost one repeats the call."""
@@ -216,7 +208,7 @@ class WebhookDispatcher:
         """Return the store's answer, retried as long as the store is unavailable."""
 
         async def wait(refusal: Unavailable, attempts: int) -> None:
-            delay = STORE_BACKOFF.wait(attempts, self._chance)
+            delay = STORE_BACKOFF.wait(attempts)
             logger.warning("webhooks try again in %.0f s: %s", delay, refusal)
             await trio.sleep(delay)
 

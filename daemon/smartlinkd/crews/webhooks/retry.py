@@ -40,7 +40,7 @@ def judge(
     *,
     is_last: bool,
     now: datetime,
-    chance: random.Random,
+    chance: random.Random | None = None,
 ) -> Verdict:
     """Decide what comes of an attempt.
 
