@@ -24,19 +24,14 @@ ROOM: Final = 1024 * 1024
 """The free bytes without which a disk counts as full (docs/decisions/051-full-disk.md). SQLite may
 still find a page for a while."""
 DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_LOCKED: Final = ("another program holds it locked", "end that program")
-_NOT_WRITABLE: Final = (
-    "it cannot be written to",
-    "let the daemon's user write to it and to its folder",
-)
 PASSING: Final = {
     sqlite3.SQLITE_FULL: ("its disk is full", "make room on it"),
-    sqlite3.SQLITE_BUSY: _LOCKED,
-    sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_PROTOCOL: _LOCKED,
+    sqlite3.SQLITE_BUSY: ("another program holds it locked", "end that program"),
     sqlite3.SQLITE_IOERR: ("its disk reports an error", "look at the disk"),
-    sqlite3.SQLITE_READONLY: _NOT_WRITABLE,
-    sqlite3.SQLITE_PERM: _NOT_WRITABLE,
+    sqlite3.SQLITE_READONLY: (
+        "it cannot be written to",
+        "let the daemon's user write to it and to its folder",
+    ),
     sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "let the daemon's user open it"),
 }
 """Faults that pass, so that a call may be tried again: the fault and the remedy, by result code."""
