@@ -263,12 +263,11 @@ def _make_empty(runs: Path) -> None:
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
         why = empty_folder(os.fsencode(runs))
-        left = next(runs.iterdir(), None)
     except OSError as error:
         raise StateUnusable(
             f"{runs}: the folder for crews' workers cannot be made ({error.strerror}); make the "
             "state directory writable for the daemon's user, and room on its disk"
         ) from None
-    if left is not None:
-        text = "%s is still there, which a worker has left; remove it by hand%s"
-        logger.warning(text, left, f": {why}" if why else "")
+    if why:
+        text = "%s: a worker has left something that cannot be removed: %s; remove it by hand"
+        logger.warning(text, runs, why)
