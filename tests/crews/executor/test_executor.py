@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from itertools import count
-from typing import Any
 
 import pytest
-import trio
 
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.model import CrewUser, Feedback
@@ -16,9 +13,7 @@ from smartlinkd.errors import NotFound
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields, message_text
-from smartlinkd.store.model import ExecutionUpdate
-from tests.crews.executor.conftest import WAITS, CrewsDaemon, StartDaemon, make_crew
-from tests.every_step.strike import Strike
+from tests.crews.executor.conftest import WAITS, StartDaemon, make_crew
 
 
 async def follow(executor: Executor, caller: CrewUser, kickoff_id: str) -> None:
@@ -123,60 +118,3 @@ async def test_error_text_of_a_worker_is_one_printable_line_in_the_log(
     (said,) = [m for m in map(message_text, log.records) if "ended as error" in m]
     assert "one" in said
     assert said.isprintable()
-
-
-class HeldEnds:
-    """The ends of executions, held up after they are recorded."""
-
-    def __init__(self, daemon: CrewsDaemon) -> None:
-        self.waiting_then = 0
-        """The executions that waited for a slot when the ends went on."""
-        self._executor, self._record = daemon.executor, daemon.store.record
-        self._held = 0
-        self._go_on = trio.Event()
-
-    async def record(self, execution_id: str, entry: ExecutionUpdate) -> None:
-        await self._record(execution_id, entry)
-        if entry.ends:
-            self._held += 1
-            await self._go_on.wait()
-
-    async def reach(self, number: int) -> None:
-        with trio.fail_after(20.0):
-            while self._held < number:  # noqa: ASYNC110 - of several tasks
-                await trio.sleep(0.001)
-
-    def go_on(self) -> None:
-        self.waiting_then = sum(each.waiting for each in self._executor.load().values())
-        self._go_on.set()
-
-
-async def test_execution_that_ends_at_any_step_of_a_stop_frees_its_slot_for_no_other(
-    start_daemon: StartDaemon,
-    limits: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The steps are those until nothing waits for a slot any more. Several executions end at once,
-    since trio's order of tasks is random.
-    """
-    limits["last_write_s"] = 0.0
-    slots = 3
-    waiting: list[str] = []
-    for step in count(1):
-        # Without a program the executions need no process, and end soon.
-        daemon = await start_daemon(make_crew("c", "/no/such/program", max_running=slots))
-        for each in waiting:
-            await daemon.end_of(each)
-        await daemon.comes_to_rest()
-        ends, strike = HeldEnds(daemon), Strike(step)
-        with monkeypatch.context() as patch:
-            patch.setattr(daemon.store, "record", ends.record)
-            waiting = [await daemon.kickoff() for _ in range(2 * slots)][slots:]
-            await ends.reach(slots)
-            trio.lowlevel.add_instrument(strike)
-            strike.arm(ends.go_on)
-            await daemon.stop()
-            trio.lowlevel.remove_instrument(strike)
-        if ends.waiting_then == 0:
-            break
-    assert step > 1
