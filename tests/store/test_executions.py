@@ -145,13 +145,21 @@ def test_events_larger_than_an_answer_come_in_several(store: StoreDatabase) -> N
     assert last.number == 3
 
 
-@pytest.mark.parametrize("character", ["x", "ố", "😀"])
-@pytest.mark.parametrize("ahead", range(4))
-def test_large_event_comes_in_parts_of_whole_characters(
-    store: StoreDatabase, character: str, ahead: int
-) -> None:
+ONE_PART = EVENT_PART_BYTES - len('""')
+"""The characters of the largest text that is not divided."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("x" * (ONE_PART + more) for more in (-1, 0, 1)),
+        # The part ends in each byte of a character.
+        *("x" * ahead + each * ONE_PART for each in "xố😀" for ahead in range(4)),
+    ],
+    ids=lambda text: f"{len(text)} {text[-1]}",
+)
+def test_large_event_comes_in_parts_of_whole_characters(store: StoreDatabase, text: str) -> None:
     execution_id = create(store)
-    text = "x" * ahead + character * EVENT_PART_BYTES  # the part ends in each byte of a character
     record(store, execution_id, NewEvent("a", NOW, text), NewEvent("b", NOW))
 
     parts = events(store, execution_id)
@@ -161,21 +169,7 @@ def test_large_event_comes_in_parts_of_whole_characters(
     assert {part.number for part in parts} == {1}
     assert json.loads("".join(part.json.decode() for part in parts)) == text
     assert max(len(part.json) for part in parts) <= EVENT_PART_BYTES
-    assert len(parts) >= 2
-
-
-@pytest.mark.parametrize("more", [-1, 0, 1])
-def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
-    store: StoreDatabase, more: int
-) -> None:
-    execution_id = create(store)
-    text = "x" * (EVENT_PART_BYTES - len('""') + more)
-    record(store, execution_id, NewEvent("a", NOW, text))
-
-    (first,) = events(store, execution_id)
-
-    assert first.is_last_part is (more <= 0)
-    assert first.size == EVENT_PART_BYTES + more
+    assert (len(parts) == 1) is (parts[0].size <= EVENT_PART_BYTES)
 
 
 @pytest.mark.parametrize(
