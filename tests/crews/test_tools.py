@@ -82,7 +82,9 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
         await nursery.start(vault.run)
         if cookie is not None:
             await vault.store(cookie, "Test")
-        yield partial(tools(conversion, vault)["convert_links"], "deal-post")
+        offered = tools(conversion, vault)
+        assert set(offered) == TOOL_NAMES  # which the check of a configuration goes by
+        yield partial(offered["convert_links"], "deal-post")
         nursery.cancel_scope.cancel()
 
 
@@ -97,14 +99,6 @@ def short_links(answer: JsonValue) -> list[JsonValue]:
 @pytest.fixture
 def source() -> Source:
     return Source(needs_cookie=True)
-
-
-def test_tool_names_are_those_of_the_tools() -> None:
-    source = Source(needs_cookie=True)
-    conversion = ConversionService(
-        ConversionSetup(market("vn"), source, source, source.resolve, ConversionLimits())
-    )
-    assert set(tools(conversion, Vault())) == TOOL_NAMES
 
 
 async def test_convert_links_answers_as_the_conversion_api_with_the_stored_cookie(

@@ -8,7 +8,6 @@ import pytest
 from pydantic import JsonValue
 
 from smartlinkd.errors import Unprocessable
-from smartlinkd.store.actor import Store
 from smartlinkd.store.codec import digest
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import (
@@ -36,27 +35,19 @@ def test_repeated_kickoff_leaves_the_first_execution_as_it_is(store: StoreDataba
     assert [execution.status for execution in store.executions.unfinished()] == [Status.RUNNING]
 
 
-def test_key_lasts_for_a_day(store: StoreDatabase) -> None:
-    first = new()
-    store.executions.create(first, key())
-    in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
-    late = first.created_at + timedelta(hours=24)
+def test_key_stands_for_one_body_and_lasts_for_a_day(store: StoreDatabase) -> None:
+    executions = store.executions
+    in_time, late = NOW + timedelta(hours=24, microseconds=-1), NOW + timedelta(hours=24)
+    assert executions.created_by("deal-post", "", key(), NOW) is None
+    first = executions.create(new(), key())
 
-    assert store.executions.create(new(created_at=in_time), key()) == first.id
-    second = store.executions.create(new(created_at=late), key(body={}))
-    assert second != first.id
-    assert store.executions.create(new(created_at=late), key(body={})) == second
-
-
-async def test_created_by_returns_the_execution_of_a_key(journal: Store) -> None:
-    first = new()
-    assert await journal.created_by("deal-post", "", key(), NOW) is None
-    await journal.create(first, idempotency=key())
-
-    assert await journal.created_by("deal-post", "", key(), NOW) == first.id
+    assert executions.created_by("deal-post", "", key(), in_time) == first
+    assert executions.create(new(created_at=in_time), key()) == first
     with pytest.raises(Unprocessable):
-        await journal.created_by("deal-post", "", key(body=None), NOW)
-    assert await journal.created_by("deal-post", "", key(), NOW + timedelta(hours=25)) is None
+        executions.created_by("deal-post", "", key(body=None), in_time)
+    assert executions.created_by("deal-post", "", key(), late) is None
+    second = executions.create(new(created_at=late), key(body={}))
+    assert executions.create(new(created_at=late), key(body={})) == second != first
 
 
 @pytest.mark.parametrize(
