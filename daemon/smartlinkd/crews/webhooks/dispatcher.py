@@ -143,11 +143,10 @@ class WebhookDispatcher:
         return [host for host, count in slots.items() if count >= self._limits.at_once_to_a_host]
 
     def _acquire(self, delivery: Delivery) -> bool:
-        """Give the call a slot if there is one and none of its target's calls is being made."""
+        """Give the call a slot if there is one. The store gives the first of each target alone."""
         is_free = (
             len(self._held) < self._limits.at_once
             and origin(delivery.target.url) not in self._busy_hosts()
-            and all(_target_of(each) != _target_of(delivery) for each in self._held.values())
         )
         if is_free:
             self._held[delivery.id] = delivery
@@ -213,15 +212,6 @@ class WebhookDispatcher:
             await trio.sleep(delay)
 
         return await retry_until_success(ask, wait)
-
-
-def _target_of(delivery: Delivery) -> tuple[str, str, bool]:
-    """Return what calls are made in order for: an address of an execution.
-
-    Questions to a human have an order of their own.
-    """
-    target = delivery.target
-    return (delivery.execution_id, target.url, target.kind == "human_input")
 
 
 def _described(delivery: Delivery) -> str:
