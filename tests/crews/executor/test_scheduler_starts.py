@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import trio
 from trio.testing import MockClock
 
 from smartlinkd.crews.model import CrewLoad
@@ -75,17 +74,3 @@ async def test_worker_that_ends_at_its_start_holds_up_nobody(
     first = await daemon.kickoff(*script)
     await completes(daemon, await daemon.kickoff())
     assert (await daemon.end_of(first)).status is Status.ERROR
-
-
-@pytest.mark.parametrize("how", ["in order", "in the midst of all"])
-async def test_execution_that_waits_for_a_start_is_run_by_the_next_daemon(
-    daemon: CrewsDaemon, start_daemon: StartDaemon, how: str
-) -> None:
-    await daemon.kickoff("hang")
-    second = await one_that_waits(daemon)
-    with trio.fail_after(20.0):
-        await (daemon.stop() if how == "in order" else daemon.kill())
-    again = await start_daemon(make_crew(on_restart="fail"))
-    await completes(again, second)
-    story = ["crew_kickoff_started", "crew_kickoff_completed"]
-    assert await again.story(second) == story
