@@ -292,7 +292,7 @@ class StoreLimits:
     prune_every_s: float = 600.0
     pruned_rows: int = 200
     """Events and tasks of one batch of pruning, so that others hardly wait, and that it has room on
-    a disk that is nearly full (`disk.py`)."""
+    a disk that is nearly full (`sqlite.py`)."""
     pages_at_once: int = 100
     """Free pages that are cut off the file in one transaction, likewise."""
     disk_look_s: float = 5.0
