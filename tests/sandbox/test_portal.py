@@ -21,7 +21,7 @@ ANSWERS: dict[str, tuple[int, dict[str, Any]]] = {
     "logged_out_numeric": (200, {"2": False, "5": HUMAN_CHECK}),
     "human_check_bare": (200, {"error": HUMAN_CHECK}),
 }
-"""Those that no test of the daemon meets."""
+"""The answers that no test of the daemon meets."""
 
 
 async def submit(portal: Portal) -> httpx.Response:
