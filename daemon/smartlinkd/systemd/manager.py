@@ -7,6 +7,7 @@ it may be called at any time, also without a service manager. `READY=1` is sent 
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import stat
@@ -40,6 +41,7 @@ GRACE_S: Final = 1.0
 """For the reporter's own end, which takes no time."""
 MARGIN_S: Final = 5.0
 """Beyond all graces, for the end of what is cancelled then."""
+STANDARD_ERROR: Final = 2
 
 
 class ServiceManager:
@@ -175,13 +177,12 @@ class StatusReporter:
     async def _ping_watchdog(self, supervisor: Supervisor) -> None:
         if self._manager.watchdog_s is None:
             return
+        faulthandler.enable(file=STANDARD_ERROR)  # systemd ends what hangs by SIGABRT
         watchdog = Watchdog(supervisor.watched_loops, limit_s=self._manager.watchdog_s)
-        with watchdog.dump_stacks_when_blocked() as postpone_dump:
-            while True:
-                postpone_dump()
-                if watchdog.check_loops():
-                    self._manager.ping_watchdog()
-                await trio.sleep(watchdog.interval_s)
+        while True:
+            if watchdog.check_loops():
+                self._manager.ping_watchdog()
+            await trio.sleep(watchdog.interval_s)
 
     async def _report_status(self) -> None:
         while True:

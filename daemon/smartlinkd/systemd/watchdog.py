@@ -2,16 +2,15 @@
 
 systemd restarts a service that it does not hear from (`WatchdogSec=`, sd_notify(3)). A ping by a
 timer would prove only that the event loop turns. docs/decisions/001-heartbeats.md says which loop
-may take how long. If code without an `await` blocks the event loop, no ping is sent. In both cases
-Python's `faulthandler` writes to standard error where all threads stand.
+may take how long. If code without an `await` blocks the event loop, no ping is sent either. In both
+cases systemd ends the daemon by SIGABRT, and Python's `faulthandler` writes to standard error where
+all threads stand.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from typing import Final
 
@@ -27,9 +26,6 @@ CHECKS_PER_LIMIT: Final = 4
 MAX_TASKS: Final = 24
 MAX_FRAMES: Final = 5
 """The innermost frames of each task. A record of all of them has less than 8 KiB."""
-_BLOCKED_AFTER: Final = 0.75
-"""The share of that time after which an event loop without a check counts as blocked."""
-_STANDARD_ERROR: Final = 2
 _TRIO: Final = PurePath(trio.__file__).parent
 
 
@@ -65,24 +61,6 @@ class Watchdog:
             each.heartbeat.probe()
         return not silent
 
-    @contextmanager
-    def dump_stacks_when_blocked(self) -> Iterator[Callable[[], None]]:
-        """Yield a function that postpones the dump, to be called in each turn of the event loop.
-
-        If it is not called for too long, the stacks of all threads go to standard error, once.
-        """
-
-        def postpone_dump() -> None:
-            delay_s = self._limit_s * _BLOCKED_AFTER
-            # Without a thread for the timer nothing is written, and the pings go on.
-            with suppress(RuntimeError):
-                faulthandler.dump_traceback_later(delay_s, file=_STANDARD_ERROR)
-
-        try:
-            yield postpone_dump
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-
     def _log_silent(self, silent: WatchedLoop, now: float) -> None:
         logger.error(
             "%s has shown no sign of life for %.0f s: until it does, the service manager is told "
@@ -93,8 +71,6 @@ class Watchdog:
             describe_stacks(silent.task),
             extra=LogEvent.WATCHDOG(actor=silent.name),
         )
-        # A task may wait for a thread, whose stack no task has.
-        faulthandler.dump_traceback(file=_STANDARD_ERROR)
 
 
 def describe_stacks(task: trio.lowlevel.Task) -> str:
