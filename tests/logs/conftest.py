@@ -8,7 +8,6 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,25 +72,32 @@ def parse(content: bytes) -> Entry:
     return fields
 
 
-@dataclass
 class Journal:
     """The journal's socket."""
 
-    path: Path
-    listening: socket.socket
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.start()
+
+    def start(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self.path))
+
+    def stop(self) -> None:
+        self._socket.close()
+        self.path.unlink()
 
     def read(self) -> list[Entry]:
         """Return the entries since the last call."""
         found: list[Entry] = []
         with suppress(BlockingIOError):
             while True:
-                found.append(parse(self.listening.recv(1 << 20, socket.MSG_DONTWAIT)))
+                found.append(parse(self._socket.recv(1 << 20, socket.MSG_DONTWAIT)))
         return found
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    path = tmp_path / "journal"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(str(path))
-        yield Journal(path, listening)
+    journal = Journal(tmp_path / "journal")
+    yield journal
+    journal.stop()

@@ -1,4 +1,4 @@
-"""The journal's native protocol, and standard error as its replacement."""
+"""The journal's native protocol, and records that the journal does not take."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -26,43 +24,26 @@ logger = logging.getLogger("smartlinkd.test")
 FORGED = "x\nPRIORITY=0\nMESSAGE=forged\n\n\x00\x1b[2J\r\udcff"
 
 
-@dataclass
-class Stderr:
-    """A service's standard error: a stream socket whose lines the journal reads."""
-
-    stream: TextIO
-    other_end: socket.socket
-
-    @property
-    def variable(self) -> str:
-        status = os.fstat(self.stream.fileno())
-        return f"{status.st_dev}:{status.st_ino}"
-
-    def read(self) -> bytes:
-        found = b""
-        with suppress(BlockingIOError):
-            while data := self.other_end.recv(1 << 16, socket.MSG_DONTWAIT):
-                found += data
-        return found
-
-    def fill(self) -> None:
-        """Write until the socket accepts no more."""
-        with suppress(BlockingIOError), socket.socket(fileno=os.dup(self.stream.fileno())) as one:
-            while True:
-                one.send(b"-" * 4096, socket.MSG_DONTWAIT)
-
-
 @pytest.fixture
-def stderr() -> Iterator[Stderr]:
+def stream() -> Iterator[TextIO]:
+    """A service's standard error: a stream socket whose lines the journal reads."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs, os.fdopen(os.dup(ours.fileno()), "w") as stream:
-        yield Stderr(stream, theirs)
+        yield stream
+        with pytest.raises(BlockingIOError):  # records go to the journal alone
+            theirs.recv(1, socket.MSG_DONTWAIT)
+
+
+def identity(stream: TextIO) -> str:
+    """Return the stream's name in `JOURNAL_STREAM`."""
+    status = os.fstat(stream.fileno())
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 @pytest.fixture
-def logging_to(stderr: Stderr, journal: Journal) -> Journal:
-    environ = {"JOURNAL_STREAM": stderr.variable}
-    logs.set_up("debug", stderr.stream, environ, journal_socket=str(journal.path))
+def logging_to(stream: TextIO, journal: Journal) -> Journal:
+    environ = {"JOURNAL_STREAM": identity(stream)}
+    logs.set_up("debug", stream, environ, journal_socket=str(journal.path))
     return journal
 
 
@@ -71,7 +52,7 @@ def only_entry(journal: Journal) -> Entry:
     return entry
 
 
-def test_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> None:
+def test_record_is_an_entry_of_fields(logging_to: Journal) -> None:
     with (
         bind_log_actor("conversion"),
         bind_log_contexts((LogContext("r1", "post", "k1"), LogContext("r2"))),
@@ -94,7 +75,6 @@ def test_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> No
         "CODE_FILE": [__file__.encode()],
         "CODE_FUNC": [b"test_record_is_an_entry_of_fields"],
     }
-    assert stderr.read() == b""
 
 
 @pytest.mark.parametrize(
@@ -148,60 +128,26 @@ def test_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
     assert entry["PRIORITY"] == [b"3"]
 
 
-def test_lines_go_to_standard_error_without_the_journals_socket(
-    logging_to: Journal, stderr: Stderr
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "restarted"])
+def test_records_that_the_journal_does_not_take_are_counted_and_logged_once(
+    logging_to: Journal, *, is_full: bool
 ) -> None:
-    logging_to.path.unlink()
-    with bind_log_contexts((LogContext(request_id="r1"),)):
-        logger.error("one\ntwo")
-    line, end, rest = stderr.read().partition(b"\n")
-    assert (end, rest) == (b"\n", b"")
-    assert line.startswith(b'<3>{"time": ')  # the journal reads the priority
-    assert b'"message": "one\\ntwo"' in line
-    assert b'"request_id": "r1"' in line
-
-
-def test_restarted_journal_is_found_again(logging_to: Journal, stderr: Stderr) -> None:
-    logging_to.path.unlink()
-    logger.info("between")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as again:
-        again.bind(str(logging_to.path))
-        logger.info("after")
-        assert b"MESSAGE=after\n" in again.recv(4096, socket.MSG_DONTWAIT)
-    assert b"between" in stderr.read()
-
-
-def test_full_journal_is_not_waited_for(logging_to: Journal, stderr: Stderr) -> None:
-    for number in range(2000):
-        logger.info("record %d", number)
-    entries = logging_to.read()
-    lines = stderr.read().splitlines()
-    assert 0 < len(entries) < 2000
-    by_entry = [entry["MESSAGE"][0].decode() for entry in entries]
-    assert by_entry == [f"record {number}" for number in range(len(entries))]
-    assert f"record {len(entries)}".encode() in lines[0]
-
-
-def test_lost_records_are_counted_and_logged_once(logging_to: Journal, stderr: Stderr) -> None:
-    stderr.fill()
+    if not is_full:
+        logging_to.stop()
     for number in range(600):
         logger.info("record %d", number)
-    taken = len(logging_to.read())
+    if not is_full:
+        logging_to.start()
+    taken = [entry["MESSAGE"][0].decode() for entry in logging_to.read()]
+    assert taken == [f"record {number}" for number in range(len(taken))]
     logger.info("after")
     after, lost = logging_to.read()
     assert after["MESSAGE"] == [b"after"]
-    assert lost["MESSAGE"] == [
-        b"%d log records are lost: the journal did not take them" % (600 - taken)
-    ]
+    text = f"{600 - len(taken)} log records are lost: the journal did not take them"
+    assert lost["MESSAGE"] == [text.encode()]
     assert lost["MESSAGE_ID"] == [LogEvent.RECORDS_LOST.message_id.encode()]
     logger.info("later")
     assert only_entry(logging_to)["MESSAGE"] == [b"later"]  # the loss is logged once
-
-
-def test_closed_standard_error_is_ignored(logging_to: Journal, stderr: Stderr) -> None:
-    logging_to.path.unlink()
-    stderr.other_end.close()
-    logger.error("to nobody")
 
 
 def test_faulty_record_does_not_stop_the_next(logging_to: Journal) -> None:
@@ -214,19 +160,17 @@ def test_faulty_record_does_not_stop_the_next(logging_to: Journal) -> None:
     assert only_entry(logging_to)["MESSAGE"] == [b"after"]
 
 
-def test_longest_record_fits_into_a_datagram(logging_to: Journal, stderr: Stderr) -> None:
+def test_longest_record_fits_into_a_datagram(logging_to: Journal) -> None:
     logger.error("%s", "😀" * 100_000, exc_info=ValueError("😀" * 100_000))
     assert len(only_entry(logging_to)["EXCEPTION"][0]) > 4 * 32_000
-    assert stderr.read() == b""
 
 
-def test_journal_is_recognized_by_its_own_stream_alone(stderr: Stderr, tmp_path: Path) -> None:
-    device, inode = stderr.variable.split(":")
-    assert is_journal(stderr.stream, {"JOURNAL_STREAM": stderr.variable})
-    for other in ({}, {"JOURNAL_STREAM": ""}, {"JOURNAL_STREAM": f"{device}:{int(inode) + 1}"}):
-        assert not is_journal(stderr.stream, other)
-    assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": stderr.variable})
+def test_journal_is_recognized_by_its_own_stream_alone(stream: TextIO, tmp_path: Path) -> None:
+    ours = identity(stream)
+    assert is_journal(stream, {"JOURNAL_STREAM": ours})
+    for other in ({}, {"JOURNAL_STREAM": ""}, {"JOURNAL_STREAM": f"{ours}1"}):
+        assert not is_journal(stream, other)
+    assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": ours})
     with (tmp_path / "log").open("w") as file:
-        assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # redirected to a file
-        status = os.fstat(file.fileno())
-        assert not is_journal(file, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
+        assert not is_journal(file, {"JOURNAL_STREAM": ours})  # redirected to a file
+        assert not is_journal(file, {"JOURNAL_STREAM": identity(file)})

@@ -16,7 +16,6 @@ import pytest
 
 from smartlinkd import logs
 from smartlinkd.logs import LogEvent
-from smartlinkd.logs.setup import NonBlockingHandler
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -86,24 +85,17 @@ def test_halted_terminal_is_not_waited_for_and_a_lone_surrogate_loses_no_line() 
     os.close(screen)
 
 
-def test_torn_line_is_completed_before_the_next_one() -> None:
-    taken, room = bytearray(), 2
-
-    def send(data: bytes) -> int:
-        nonlocal room
-        if not room:
-            raise BlockingIOError
-        part = data[: min(2, room)]
-        room -= len(part)
-        taken.extend(part)
-        return len(part)
-
-    lines = NonBlockingHandler("a reader", send)
-    assert lines.write_line(b"abcdef\n")
-    room = 3
-    assert not lines.write_line(b"lost\n")
-    room = 4
-    assert lines.write_line(b"gh\n")
-    room = 4
-    assert lines.write_line(b"i\n")
-    assert taken == b"abcdef\ngh\ni\n"
+def test_torn_line_is_completed_before_the_next_one(pipe: tuple[int, TextIO]) -> None:
+    reading, stream = pipe
+    logs.set_up("info", stream, {})
+    long = "x" * 2 * PAGE
+    logger.info(long)
+    logger.info("lost")
+    read = read_all(reading)
+    logger.info("still lost")  # it does not fit behind the rest
+    read += read_all(reading)
+    logger.info("after")
+    read += read_all(reading)
+    first, after, lost = (json.loads(line)["message"] for line in read.splitlines())
+    assert (first, after) == (long, "after")
+    assert lost.startswith("2 log records are lost")

@@ -53,7 +53,7 @@ def encode_entry(record: logging.LogRecord) -> bytes:
         # Of a text with control characters `journalctl` shows only the length, or with `-o cat`
         # the reader's terminal obeys them.
         "message": [escape_controls(text)],
-        "priority": [str(priority(record.levelno))],
+        "priority": [str(_priority(record.levelno))],
         "syslog_identifier": [IDENTIFIER],
         "logger": [record.name],
         **context_fields(record),
@@ -64,7 +64,7 @@ def encode_entry(record: logging.LogRecord) -> bytes:
     return b"".join(_encode_field(name.upper(), value) for name, value in pairs)
 
 
-def priority(level: int) -> int:
+def _priority(level: int) -> int:
     """Return the syslog priority of a logging level."""
     return _PRIORITIES[min(max(level // 10 * 10, 10), 50)]
 

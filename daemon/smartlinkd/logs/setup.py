@@ -12,18 +12,16 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, TextIO
 
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.events import LogEvent
 from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
-from smartlinkd.logs.journald import (
-    SOCKET,
-    encode_entry,
-    is_journal,
-    priority,
-)
+from smartlinkd.logs.journald import SOCKET, encode_entry, is_journal
+
+HANDLER: Final = "smartlinkd"
+"""The name of the root logger's handler that `set_up` adds."""
 
 
 def set_up(
@@ -39,10 +37,11 @@ def set_up(
         level: the lowest level of our own records ("debug", "info", …).
     """
     handler = _make_handler(sys.stderr if stream is None else stream, environ, journal_socket)
+    handler.name = HANDLER
     handler.addFilter(ContextFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
-        if isinstance(old.formatter, (JsonFormatter, TerminalFormatter)):
+        if old.name == HANDLER:
             root.removeHandler(old)
             old.close()
     root.addHandler(handler)
@@ -58,37 +57,21 @@ def set_level(level: str) -> None:
     logging.getLogger("smartlinkd").setLevel(ours)
 
 
-NO_WAIT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-
-
 class NonBlockingHandler(logging.Handler):
-    """Writes lines without waiting. What is not taken at once is lost, counted, and told later.
+    """Writes records without waiting. What is not taken at once is lost, counted, and told later.
 
     Args:
-        reader: who takes the lines, for the text about lost ones.
-        send: returns how many bytes were taken, or raises `OSError`. It must not wait.
+        reader: who takes the records, for the text about lost ones.
     """
 
-    def __init__(self, reader: str, send: Callable[[bytes], int]) -> None:
+    def __init__(self, reader: str) -> None:
         super().__init__()
         self._reader = reader
-        self._send = send
-        self._rest = b""  # of a line whose beginning was taken
         self._lost = 0
 
     def try_emit(self, record: logging.LogRecord) -> bool:
         """Write a record without waiting. Return True if it was taken."""
-        return self.write_line(f"{self.format(record)}\n".encode(errors="backslashreplace"))
-
-    def write_line(self, line: bytes) -> bool:
-        """Return True if at least the line's beginning was taken. The next call writes the rest."""
-        try:
-            while self._rest:
-                self._rest = self._rest[self._send(self._rest) :]
-            self._rest = line[self._send(line) :]
-        except OSError:
-            return False
-        return True
+        raise NotImplementedError
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -109,11 +92,22 @@ class NonBlockingHandler(logging.Handler):
 
 
 class DescriptorHandler(NonBlockingHandler):
-    """Logs to a non-blocking descriptor, which it owns."""
+    """Logs lines to a non-blocking descriptor, which it owns."""
 
     def __init__(self, descriptor: int) -> None:
-        super().__init__("standard error", lambda data: os.write(descriptor, data))
+        super().__init__("standard error")
         self._descriptor = descriptor
+        self._rest = b""  # of a line whose beginning was taken
+
+    def try_emit(self, record: logging.LogRecord) -> bool:
+        line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        try:
+            while self._rest:
+                self._rest = self._rest[os.write(self._descriptor, self._rest) :]
+            self._rest = line[os.write(self._descriptor, line) :]
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -123,32 +117,24 @@ class DescriptorHandler(NonBlockingHandler):
 
 
 class JournalHandler(NonBlockingHandler):
-    """Logs to the journal, and to `stream` as JSON lines while the journal's socket takes nothing.
+    """Logs to the journal's socket at `path`."""
 
-    Args:
-        stream: standard error, a socket that the journal reads too.
-        path: the journal's socket.
-    """
-
-    def __init__(self, stream: TextIO, path: str) -> None:
-        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
-        super().__init__("the journal", lambda data: self._stream.send(data, NO_WAIT))
-        self.setFormatter(JsonFormatter())
+    def __init__(self, path: str) -> None:
+        super().__init__("the journal")
         self._path = path
         # Not connected: a restarted journal has another socket.
-        self._journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
 
     def try_emit(self, record: logging.LogRecord) -> bool:
         try:
-            self._journal.sendto(encode_entry(record), NO_WAIT, self._path)
+            self._socket.sendto(encode_entry(record), self._path)
         except OSError:
-            # The prefix is the priority (sd-daemon(3)).
-            return self.write_line(f"<{priority(record.levelno)}>{self.format(record)}\n".encode())
+            return False
         return True
 
     def close(self) -> None:
-        self._journal.close()
-        self._stream.close()
+        self._socket.close()
         super().close()
 
 
@@ -156,7 +142,7 @@ def _make_handler(
     stream: TextIO, environ: Mapping[str, str], journal_socket: str
 ) -> logging.Handler:
     if is_journal(stream, environ):
-        return JournalHandler(stream, journal_socket)
+        return JournalHandler(journal_socket)
     descriptor = _reopen_nonblocking(stream)
     handler = logging.StreamHandler(stream) if descriptor is None else DescriptorHandler(descriptor)
     handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())
