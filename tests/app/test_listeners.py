@@ -123,7 +123,7 @@ def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixtu
     with open_listeners(ANYWHERE, {"post": ANYWHERE}, given) as listeners:
         assert listeners.crews == {}
         assert len(listeners.main) == 1
-    assert "'crew-post' is not a TCP socket" in caplog.text
+    assert "'crew-post' is no listening TCP socket" in caplog.text
     assert "until then it is served at /crews/post" in caplog.text
     assert not is_open(descriptor)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,8 +22,6 @@ from smartlinkd.systemd.environment import Descriptor
 MAIN: Final = "http"
 NAMES: Final = "FileDescriptorName=http, or crew-NAME for the crew of that name"
 _CREW_PREFIX: Final = "crew-"
-_MPTCP: Final = 262  # linux/in.h; the socket module has no name for it yet
-_REMEDY: Final = "its unit needs ListenStream=ADDRESS:PORT, and Accept=no"
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ def open_sockets(descriptors: Sequence[Descriptor]) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for each in descriptors:
-            opened.append(_socket(each))
-            _check(each.name, opened[-1])
+            opened.append(_listening_socket(each))
     except Invalid:
         for sock in opened:
             sock.close()
@@ -85,22 +83,14 @@ def listens_at(where: Bind, sockets: Iterable[socket.socket]) -> bool:
     )
 
 
-def _socket(descriptor: Descriptor) -> socket.socket:
-    try:
-        return socket.socket(fileno=descriptor.number)
-    except OSError:
-        raise Invalid(
-            f"the service manager's descriptor {descriptor.name!r} is no socket: {_REMEDY}"
-        ) from None
-
-
-def _check(name: str, sock: socket.socket) -> None:
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        fault = "is not an internet socket"
-    elif sock.type != socket.SOCK_STREAM or sock.proto not in (socket.IPPROTO_TCP, _MPTCP):
-        fault = "is not a TCP socket"
-    elif not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        fault = "is not listening"
-    else:
-        return
-    raise Invalid(f"the service manager's socket {name!r} {fault}: {_REMEDY}")
+def _listening_socket(descriptor: Descriptor) -> socket.socket:
+    with suppress(OSError):  # no socket at all
+        sock = socket.socket(fileno=descriptor.number)
+        is_listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if is_listening and sock.family in (socket.AF_INET, socket.AF_INET6):
+            return sock
+        sock.detach()
+    raise Invalid(
+        f"the service manager's descriptor {descriptor.name!r} is no listening TCP socket: "
+        "its unit needs ListenStream=ADDRESS:PORT, and Accept=no"
+    )
