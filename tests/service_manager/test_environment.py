@@ -78,18 +78,10 @@ def test_variables_of_systemd_are_removed_from_the_environment() -> None:
         {"LISTEN_FDS": "1"},
         {"LISTEN_FDS": "1", "LISTEN_PID": "1"},
         {"LISTEN_FDS": "0", "LISTEN_PID": US},
-        {"LISTEN_FDS": "-1", "LISTEN_PID": US},
-        {"LISTEN_FDS": "many", "LISTEN_PID": US},
-        {"LISTEN_FDS": "9" * 5000, "LISTEN_PID": US},
-        {"LISTEN_FDS": "1025", "LISTEN_PID": US},
         {"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"},
         {"WATCHDOG_USEC": "0"},
-        {"WATCHDOG_USEC": "soon"},
-        {"WATCHDOG_USEC": "²"},
     ],
 )
-def test_variables_for_another_process_or_without_sense_count_as_unset(
-    environ: dict[str, str],
-) -> None:
+def test_variables_for_another_process_count_as_unset(environ: dict[str, str]) -> None:
     assert pop_environment(environ) == NO_SYSTEMD
     assert not environ

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTEN_FDS_START: Final = 3
-MAX_DESCRIPTORS: Final = 1024
 UNNAMED: Final = "unknown"
 """libsystemd's name for a descriptor without a name."""
 
-_MAX_DIGITS: Final = 19  # of a 64-bit number
 _VARIABLES: Final = (
     *("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"),
     *("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID", "FDSTORE"),
@@ -52,25 +50,25 @@ NO_SYSTEMD: Final = SystemdEnvironment()
 def pop_environment(environ: MutableMapping[str, str]) -> SystemdEnvironment:
     """Read systemd's variables and remove them from `environ`.
 
-    Variables for another process, or without a sensible value, count as unset.
+    Variables for another process count as unset.
     """
     found = {name: environ.pop(name, "") for name in _VARIABLES}
     return SystemdEnvironment(
         notify_socket=found["NOTIFY_SOCKET"],
         watchdog_s=_watchdog_s(found["WATCHDOG_USEC"], found["WATCHDOG_PID"]),
         descriptors=_descriptors(
-            found["LISTEN_PID"], _number(found["LISTEN_FDS"]), found["LISTEN_FDNAMES"]
+            found["LISTEN_PID"], int(found["LISTEN_FDS"] or 0), found["LISTEN_FDNAMES"]
         ),
     )
 
 
 def _watchdog_s(microseconds: str, pid: str) -> float | None:
     is_for_us = pid in ("", str(os.getpid()))
-    return _number(microseconds) / 1e6 or None if is_for_us else None
+    return int(microseconds or 0) / 1e6 or None if is_for_us else None
 
 
 def _descriptors(pid: str, count: int, names: str) -> tuple[Descriptor, ...]:
-    if pid != str(os.getpid()) or not 0 < count <= MAX_DESCRIPTORS:
+    if pid != str(os.getpid()):
         return ()
     named = names.split(":") if names else []
     named += [UNNAMED] * (count - len(named))
@@ -82,7 +80,3 @@ def _descriptors(pid: str, count: int, names: str) -> tuple[Descriptor, ...]:
             continue  # a program between systemd and this process closed it
         descriptors.append(Descriptor(name or UNNAMED, number))
     return tuple(descriptors)
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0
