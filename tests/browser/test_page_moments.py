@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.browser.cdp import CdpConnection
-from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
+from smartlinkd.browser.errors import PageGone
 from smartlinkd.browser.page import MAX_OTHER_URLS, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask
 
@@ -81,15 +81,6 @@ async def test_goto_in_a_tab_that_ends_raises_page_gone(
     assert isinstance(asker.result, PageGone)
 
 
-async def test_close_of_a_tab_that_stays_open_times_out(
-    page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    asker = await ask(nursery, page.close)
-    await peer.answer({"success": True})
-    await asker.done.wait()
-    assert isinstance(asker.result, CallTimedOut)
-
-
 async def test_other_urls_are_the_last_seen_in_this_document(page: Page, peer: Any) -> None:
     async def show_frame(number: int) -> None:
         frame = {"id": f"F{number}", "parentId": "T", "url": f"https://portal.test/{number}"}
@@ -104,19 +95,6 @@ async def test_other_urls_are_the_last_seen_in_this_document(page: Page, peer: A
     assert page.document_count == 0
     await show(peer, "https://portal.test/next")
     assert list(page.other_urls) == []
-
-
-@pytest.mark.parametrize("gone", [False, True])
-async def test_refused_close_raises_for_a_tab_that_is_there_only(
-    page: Page, peer: Any, nursery: trio.Nursery, gone: bool
-) -> None:
-    asker = await ask(nursery, page.close)
-    command = await peer.take()
-    if gone:
-        await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
-    await peer.say({"id": command["id"], "error": {"code": -32602, "message": "no such target"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, ProtocolError) is not gone
 
 
 @pytest.mark.parametrize("answered", [False, True])

@@ -24,10 +24,8 @@ from smartlinkd.browser.capture import NETWORK_BUFFERS, CapturedResponse, captur
 from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, CdpSession, JsonObject
 from smartlinkd.browser.errors import (
     BrowserFailed,
-    CallTimedOut,
     ContextLost,
     NavigationFailed,
-    PageGone,
     ProtocolError,
     ScriptFailed,
 )
@@ -261,22 +259,12 @@ class Page:
         return capture(self.session, url_parts, method)
 
     async def close(self) -> None:
-        """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
+        """Close the tab and wait until it is closed, however long that takes.
 
-        Raises `CallTimedOut`, and `ProtocolError` if the browser refuses.
+        Raises as `CdpSession.call`.
         """
-        try:
-            await self._browser.call("Target.closeTarget", {"targetId": self.target_id})
-        except PageGone:
-            return
-        except ProtocolError:
-            if self.session.gone is None:
-                raise
-            return  # it was closed before
-        with trio.move_on_after(CALL_DEADLINE) as scope:
-            await self.session.wait_gone()
-        if scope.cancelled_caught:
-            raise CallTimedOut("Target.closeTarget", CALL_DEADLINE)
+        await self._browser.call("Target.closeTarget", {"targetId": self.target_id})
+        await self.session.wait_gone()
 
     async def _set_up(self) -> None:
         self.session.on("Page.javascriptDialogOpening", self._dismiss_dialog)
