@@ -24,8 +24,8 @@ import trio
 from bench.program import INPUTS, PYTHON, result_of
 from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 from smartlinkd.processes.process_tree import (
+    fork_server,
     run_process_tree,
-    shared_fork_server,
 )
 
 AT_A_TIME: Final = 16
@@ -118,7 +118,7 @@ async def run_once(on_result: Callable[[str], None]) -> None:
 async def main(folder: Path) -> None:
     stop = trio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        async with shared_fork_server(), trio.open_nursery() as workers:
+        async with fork_server(), trio.open_nursery() as workers:
             app = make_app(Database(folder / "database"), workers)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_serve, app, listening, stop)

@@ -14,7 +14,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import smartlinkd
-from smartlinkd.processes.process_tree import Limits, shared_fork_server
+from smartlinkd.processes.process_tree import Limits, fork_server
 from smartlinkd.processes.reaper import remove_folder
 from tests.processes.family import SLEEP, is_there, parent, run, shell
 from tests.shortage import Shortage
@@ -157,7 +157,7 @@ async def test_folder_is_removed_after_a_reaper_that_takes_too_long(
     for number in range(files):
         (its_folder / str(number)).touch()
     async with (
-        shared_fork_server(Limits(leave=0.1)),
+        fork_server(Limits(leave=0.1)),
         run(*SLEEP, working_folder=its_folder, remove=its_folder) as tree,
     ):
         reaper = parent(tree.pid)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.processes.process_tree import ExitStatus, Limits, fork_server, shared_fork_server
+from smartlinkd.processes.process_tree import ExitStatus, Limits, fork_server
 from smartlinkd.processes.reaper import CommandSpec
 from tests.hygiene.processes import children
 from tests.processes.family import Until, alive, parent, running, server_of, sleeping
@@ -48,7 +48,7 @@ def descriptors(process: Path) -> set[int]:
 
 async def test_one_server_is_for_all_in_the_block_and_gone_after_it() -> None:
     before = children()
-    async with shared_fork_server():
+    async with fork_server():
         assert children() == before  # it is started at first use
         async with sleeping() as one, sleeping() as another:
             (server,) = children() - before
@@ -70,7 +70,7 @@ async def test_server_has_nothing_of_the_daemons(
 
 
 async def test_reaper_is_ended_and_reaped_with_its_command(until: Until) -> None:
-    async with shared_fork_server(), sleeping() as one:
+    async with fork_server(), sleeping() as one:
         async with sleeping() as another:
             reaper = parent(another.pid)
         await until(lambda: not alive(reaper))
@@ -78,7 +78,7 @@ async def test_reaper_is_ended_and_reaped_with_its_command(until: Until) -> None
 
 
 async def test_signals_end_neither_the_server_nor_a_reaper() -> None:
-    async with shared_fork_server(), sleeping() as one:
+    async with fork_server(), sleeping() as one:
         server, reaper = server_of(one), parent(one.pid)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             os.kill(server, number)
@@ -122,7 +122,7 @@ def test_daemon_may_have_no_standard_streams() -> None:
 async def test_killed_server_is_replaced_and_its_commands_go_on(
     until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with shared_fork_server(), sleeping() as one:
+    async with fork_server(), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGKILL)
         await until(lambda: server_of(one) != server)
@@ -136,7 +136,7 @@ async def test_killed_server_is_replaced_and_its_commands_go_on(
 async def test_stopped_server_is_killed_by_a_cancelled_start_and_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with shared_fork_server(Limits(leave=0.1)), sleeping() as one:
+    async with fork_server(Limits(leave=0.1)), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGSTOP)
         with trio.move_on_after(0.1) as patience:
@@ -151,7 +151,7 @@ async def test_stopped_server_is_killed_by_a_cancelled_start_and_replaced(
 
 async def test_start_that_a_stopped_server_delays_for_too_long_is_an_error(until: Until) -> None:
     limits = Limits(start=0.5, leave=0.1)
-    async with shared_fork_server(limits), sleeping() as one:
+    async with fork_server(limits), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGSTOP)
         with pytest.raises(OSError, match=r"it did not start within 0\.5 s: 'sleep'$"):
@@ -163,7 +163,7 @@ async def test_start_that_a_stopped_server_delays_for_too_long_is_an_error(until
 async def test_stopped_server_does_not_outlive_the_block(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with shared_fork_server():
+    async with fork_server():
         async with sleeping() as tree:
             server = server_of(tree)
         os.kill(server, signal.SIGSTOP)
@@ -173,7 +173,7 @@ async def test_stopped_server_does_not_outlive_the_block(
 
 async def test_server_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    async with shared_fork_server():
+    async with fork_server():
         with pytest.raises(FileNotFoundError):
             async with sleeping():
                 raise AssertionError("it was started")
@@ -189,7 +189,7 @@ async def test_server_that_cannot_fork_is_an_error(
     program.write_text(f'#!/bin/sh\nexec prlimit --nproc=1 {OTHER_USER} {sys.executable} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    async with shared_fork_server():
+    async with fork_server():
         with pytest.raises(BlockingIOError, match=r"sleep \(fork\)"):
             async with sleeping():
                 raise AssertionError("it was started")
@@ -202,7 +202,7 @@ async def test_server_that_cannot_fork_is_an_error(
 async def test_stopped_reaper_is_killed_and_the_server_ends_its_tree(
     caplog: pytest.LogCaptureFixture, until: Until
 ) -> None:
-    async with shared_fork_server(Limits(leave=0.1)), sleeping() as one:
+    async with fork_server(Limits(leave=0.1)), sleeping() as one:
         async with sleeping() as another:
             reaper = parent(another.pid)
             os.kill(reaper, signal.SIGSTOP)

@@ -45,7 +45,7 @@ from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, r
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.dns import install_resolver
 from smartlinkd.nurseries import sole_error
-from smartlinkd.processes.process_tree import Limits, shared_fork_server
+from smartlinkd.processes.process_tree import Limits, fork_server
 from smartlinkd.state_files import claim
 from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
@@ -118,7 +118,7 @@ async def serve(
             # Read now: a start that is cancelled closes the sockets.
             urls, crew_urls = listeners.urls, listeners.crew_urls
             async with (
-                shared_fork_server(),
+                fork_server(),
                 HttpClient() as http,
                 sole_error(),
                 trio.open_nursery() as nursery,

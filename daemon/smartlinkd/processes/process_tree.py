@@ -453,26 +453,19 @@ _shared: ContextVar[ForkServer] = ContextVar("fork_server")
 
 
 @asynccontextmanager
-async def fork_server() -> AsyncIterator[ForkServer]:
-    """Yield the server of the `shared_fork_server()` around, or one for this block alone."""
-    shared = _shared.get(None)
-    if shared is not None:
-        yield shared
+async def fork_server(limits: Limits | None = None) -> AsyncIterator[ForkServer]:
+    """Have one server for all that is run in the block, and in tasks that are started in it.
+
+    A block within another one has that one's server.
+    """
+    around = _shared.get(None)
+    if around is not None:
+        yield around
         return
-    own = ForkServer(Limits())
-    try:
-        yield own
-    finally:
-        await own.close()
-
-
-@asynccontextmanager
-async def shared_fork_server(limits: Limits | None = None) -> AsyncIterator[None]:
-    """Have one server for all that is run in the block, and in tasks that are started in it."""
     server = ForkServer(limits or Limits())
     token = _shared.set(server)
     try:
-        yield
+        yield server
     finally:
         _shared.reset(token)
         await server.close()

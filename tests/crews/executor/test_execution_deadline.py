@@ -13,7 +13,7 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.execution import NOT_STARTED
-from smartlinkd.processes.process_tree import Limits, shared_fork_server
+from smartlinkd.processes.process_tree import Limits, fork_server
 from smartlinkd.store.model import ExecutionState, Status
 from tests.crews.executor.conftest import CrewsDaemon, StartDaemon, make_crew
 from tests.processes.family import server_of, sleeping
@@ -78,7 +78,7 @@ async def test_deadline_stands_still_while_a_human_is_asked_and_counts_on_afterw
 @pytest.fixture
 async def stopped_fork_server() -> AsyncIterator[None]:
     """A fork server that does not answer until it is killed and replaced."""
-    async with shared_fork_server(Limits(leave=0.1)):
+    async with fork_server(Limits(leave=0.1)):
         async with sleeping() as tree:
             server = server_of(tree)
         os.kill(server, signal.SIGSTOP)
