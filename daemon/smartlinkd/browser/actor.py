@@ -32,9 +32,6 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-LAUNCH_FAILED = "launch failed"
-"""The reason of a restart beside those of `EndKind`."""
-
 DownListener = Callable[[str | None], None]
 """Called with the reason why Chromium cannot be kept running, or with None when it runs again."""
 
@@ -83,7 +80,7 @@ class Browser:
         self.mailbox = Mailbox[Browser]("browser", size=max(queue, settings.limits.min_queue))
         # Of the loop that keeps Chromium running. It comes round by itself and needs no probe.
         self.heartbeat = Heartbeat(lambda: None, of="upkeep")
-        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {LAUNCH_FAILED: 0}
+        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0)
         self.downtime = histogram(
             "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
         )
@@ -174,9 +171,9 @@ class Browser:
                 except Refused as refusal:
                     if self._instance is not None and self._instance.is_dead:  # it was recycled
                         self._note_down()
-                    why = f"{LAUNCH_FAILED}: {refusal}"
-                    self._record_restart(LAUNCH_FAILED, why)
-                    await self._wait(why)
+                    end = End(EndKind.LAUNCH_FAILED, str(refusal))
+                    self._record_restart(end)
+                    await self._wait(end)
                     continue
                 await self._serve(instance)
 
@@ -195,14 +192,14 @@ class Browser:
         if is_healthy:
             self._record_healthy()
         end = await self._wait_ended(instance)
-        self._record_restart(end.kind, str(end))
+        self._record_restart(end)
         if end.kind is EndKind.RECYCLED:  # it serves until the next one does
             self._record_healthy()
             return
         instance.drain()
         self._note_down()
         if not is_healthy:  # else the next launch is at once
-            await self._wait(str(end))
+            await self._wait(end)
 
     def _note_down(self) -> None:
         self._instance, self._since = None, datetime.now(UTC)
@@ -217,14 +214,14 @@ class Browser:
             with trio.move_on_after(self._settings.limits.poll_interval_s):
                 return await instance.wait_ended()
 
-    def _record_restart(self, kind: str, text: str) -> None:
-        self.restarts[kind] += 1
-        self._last_end = text
-        logger.warning("the browser is restarted: %s", text, extra=LogEvent.BROWSER_RESTARTED())
+    def _record_restart(self, end: End) -> None:
+        self.restarts[end.kind] += 1
+        self._last_end = str(end)
+        logger.warning("the browser is restarted: %s", end, extra=LogEvent.BROWSER_RESTARTED())
 
-    async def _wait(self, why: str) -> None:
+    async def _wait(self, end: End) -> None:
         """Wait before the next launch."""
-        self._record_failure(why)
+        self._record_failure(str(end))
         self._is_waiting = True
         wait_s = self._backoff.wait(self._failures)
         self.heartbeat.touch(wait_s)
@@ -262,6 +259,6 @@ _STATE_TEXTS: Final = {
 def _not_ready(status: BrowserStatus) -> BrowserNotReady:
     state = _STATE_TEXTS.get(status.state, status.state)
     text = f"the browser is {state}; try again in a few seconds"
-    if (status.last_restart_reason or "").startswith(LAUNCH_FAILED):
+    if (status.last_restart_reason or "").startswith(EndKind.LAUNCH_FAILED):
         text += "; if this goes on, `smartlinkd doctor` says what is wrong"
     return BrowserNotReady(text, retry_after=2)

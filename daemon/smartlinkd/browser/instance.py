@@ -48,6 +48,7 @@ class EndKind(StrEnum):
     DISCONNECTED = "disconnected"
     UNRESPONSIVE = "unresponsive"
     RECYCLED = "recycled"  # by choice: it still works
+    LAUNCH_FAILED = "launch failed"  # before it began
 
 
 @dataclass(frozen=True)
