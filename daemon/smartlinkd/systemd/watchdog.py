@@ -23,9 +23,8 @@ logger = logging.getLogger(__name__)
 
 CHECKS_PER_LIMIT: Final = 4
 """Checks, and pings, in the time that systemd allows between two pings."""
-MAX_TASKS: Final = 24
 MAX_FRAMES: Final = 5
-"""The innermost frames of each task. A record of all of them has less than 8 KiB."""
+"""The innermost frames of each task. The log cuts a record of very many tasks."""
 _TRIO: Final = PurePath(trio.__file__).parent
 
 
@@ -78,11 +77,7 @@ def describe_stacks(task: trio.lowlevel.Task) -> str:
 
     The innermost frame comes first. Variables are left out: they may hold secrets.
     """
-    tasks = list(_descendants(task))
-    places = [f"{each.name} at {_format_stack(each)}" for each in tasks[:MAX_TASKS]]
-    if len(tasks) > MAX_TASKS:
-        places.append(f"and {len(tasks) - MAX_TASKS} more tasks")
-    return "; ".join(places)
+    return "; ".join(f"{each.name} at {_format_stack(each)}" for each in _descendants(task))
 
 
 def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
