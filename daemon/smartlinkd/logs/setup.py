@@ -13,15 +13,12 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping
-from typing import Final, TextIO
+from typing import TextIO
 
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.events import LogEvent
 from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
 from smartlinkd.logs.journald import SOCKET, encode_entry, is_journal
-
-HANDLER: Final = "smartlinkd"
-"""The name of the root logger's handler that `set_up` adds."""
 
 
 def set_up(
@@ -31,20 +28,14 @@ def set_up(
     *,
     journal_socket: str = SOCKET,
 ) -> None:
-    """Send the log to `stream`, by default standard error. Another call replaces the handler.
+    """Send the log to `stream`, by default standard error.
 
     Args:
         level: the lowest level of our own records ("debug", "info", …).
     """
     handler = _make_handler(sys.stderr if stream is None else stream, environ, journal_socket)
-    handler.name = HANDLER
     handler.addFilter(ContextFilter())
-    root = logging.getLogger()
-    for old in root.handlers[:]:
-        if old.name == HANDLER:
-            root.removeHandler(old)
-            old.close()
-    root.addHandler(handler)
+    logging.getLogger().addHandler(handler)
     set_level(level)
     logging.captureWarnings(True)
 
