@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import trio
@@ -44,7 +45,7 @@ from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.dns import install_resolver
-from smartlinkd.nurseries import sole_error
+from smartlinkd.nurseries import background, sole_error
 from smartlinkd.processes.process_tree import Limits, fork_server
 from smartlinkd.state_files import claim
 from smartlinkd.supervision.actor import Queue
@@ -117,12 +118,7 @@ async def serve(
                 logger.warning("%s", warning)
             # Read now: a start that is cancelled closes the sockets.
             urls, crew_urls = listeners.urls, listeners.crew_urls
-            async with (
-                fork_server(),
-                HttpClient() as http,
-                sole_error(),
-                trio.open_nursery() as nursery,
-            ):
+            async with fork_server(), HttpClient() as http:
                 supervisor = build_supervisor(
                     settings,
                     http,
@@ -132,14 +128,16 @@ async def serve(
                     log_buffer=log_buffer,
                     read_settings=read_settings,
                 )
-                await nursery.start(
-                    _stop_on_signals, signals_to_stop, supervisor, nursery.cancel_scope
-                )
-                await nursery.start(_supervise, supervisor, nursery.cancel_scope)
-                if not supervisor.stopping:
-                    _log_started(urls, crew_urls)
-                    service_manager.notify_ready()
-                task_status.started(urls)
+                async with (
+                    _stopping_on_signals(signals_to_stop, supervisor),
+                    sole_error(),
+                    trio.open_nursery() as nursery,
+                ):
+                    await nursery.start(supervisor.run)
+                    if not supervisor.stopping:
+                        _log_started(urls, crew_urls)
+                        service_manager.notify_ready()
+                    task_status.started(urls)
     logger.info("stopped", extra=LogEvent.STOPPED())
 
 
@@ -147,14 +145,6 @@ def _log_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
     logger.info("serving on %s", ", ".join(urls), extra=LogEvent.STARTED())
     for name, url in crew_urls.items():
         logger.info("crew %s has an address of its own: %s", name, url)
-
-
-async def _supervise(
-    supervisor: Supervisor, around: trio.CancelScope, task_status: trio.TaskStatus[None]
-) -> None:
-    """Run the supervisor, then cancel `around`."""
-    await supervisor.run(task_status)
-    around.cancel()
 
 
 def build_supervisor(
@@ -410,17 +400,19 @@ def _longest_grace(catalog: Catalog) -> float:
     return max([*graces, bounds.leave + bounds.kill]) + LAST_WRITES_S
 
 
-async def _stop_on_signals(
-    signals_to_stop: Sequence[signal.Signals],
-    supervisor: Supervisor,
-    around: trio.CancelScope,
-    task_status: trio.TaskStatus[None],
-) -> None:
-    """Stop `supervisor` at the first signal. Cancel `around` at the second one."""
-    with trio.open_signal_receiver(*signals_to_stop) as signals:
-        task_status.started()
+@asynccontextmanager
+async def _stopping_on_signals(
+    signals_to_stop: Sequence[signal.Signals], supervisor: Supervisor
+) -> AsyncIterator[None]:
+    """Stop `supervisor` at the first signal. Cancel the block at the second one."""
+
+    async def receive() -> None:
         name = signal.Signals(await anext(signals)).name
         logger.info("stopping on %s", name, extra=LogEvent.STOPPING())
         supervisor.stop()
         logger.warning("stopping at once on %s", signal.Signals(await anext(signals)).name)
-        around.cancel()
+        block.cancel()
+
+    with trio.open_signal_receiver(*signals_to_stop) as signals, trio.CancelScope() as block:
+        async with background(receive):
+            yield
