@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +13,11 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
 from smartlinkd.http_server import bind
 from smartlinkd.net.addresses import Bind
-from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import ActivatedSockets
-from tests.fakes.passed_sockets import passed
+from tests.fakes.passed_sockets import is_open, passed
 
 HASH = hash_password("correct horse")
 ANYWHERE = Bind("127.0.0.1", 0)
-
-
-def is_open(given: Descriptor) -> bool:
-    return Path(f"/proc/self/fd/{given.number}").exists()
 
 
 def address_of(listening: socket.socket) -> Bind:
@@ -125,7 +119,7 @@ def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixtu
         assert len(listeners.main) == 1
     assert "'crew-post' is no listening TCP socket" in caplog.text
     assert "until then it is served at /crews/post" in caplog.text
-    assert not is_open(descriptor)
+    assert not is_open(descriptor.number)
 
 
 def test_one_for_a_crew_without_an_address_is_told_and_closed(
@@ -135,7 +129,7 @@ def test_one_for_a_crew_without_an_address_is_told_and_closed(
     with open_listeners(ANYWHERE, {}, ActivatedSockets(crews={"gone": (descriptor,)})) as listeners:
         assert listeners.crews == {}
     assert "a socket for crew gone, and no crew of that name has a `bind`" in caplog.text
-    assert not is_open(descriptor)
+    assert not is_open(descriptor.number)
 
 
 def test_whoever_waits_at_a_lent_one_waits_on_when_the_daemon_has_gone(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,7 @@ def theirs() -> Iterator[socket.socket]:
 def passed(theirs: socket.socket, name: str = "http") -> Descriptor:
     """Return a duplicate of the socket, as the daemon receives it."""
     return Descriptor(name, os.dup(theirs.fileno()))
+
+
+def is_open(descriptor: int) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").exists()

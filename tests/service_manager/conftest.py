@@ -98,10 +98,6 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     manager.close()
 
 
-def is_open(descriptor: int) -> bool:
-    return Path(f"/proc/self/fd/{descriptor}").exists()
-
-
 def report(
     *parts: PartReport,
     browser: BrowserReport | None = None,

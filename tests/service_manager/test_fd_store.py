@@ -12,7 +12,8 @@ from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.fd_store import FdStore, is_cookie_name
 from smartlinkd.systemd.notify_socket import NotifySocket
 from smartlinkd.vault.record import MAX_RECORD, CookieRecord
-from tests.service_manager.conftest import Manager, is_open
+from tests.fakes.passed_sockets import is_open
+from tests.service_manager.conftest import Manager
 
 SECRET = "hunter2"
 SYNCED = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

@@ -32,7 +32,8 @@ from smartlinkd.systemd.manager import (
 from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS
 from smartlinkd.systemd.sockets import NO_SOCKETS
 from smartlinkd.vault.record import CookieRecord
-from tests.service_manager.conftest import Manager, is_open, report
+from tests.fakes.passed_sockets import is_open
+from tests.service_manager.conftest import Manager, report
 from tests.supervision.conftest import Child
 
 LIMIT = 20.0

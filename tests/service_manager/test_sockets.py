@@ -17,8 +17,7 @@ from smartlinkd.systemd.sockets import (
     open_sockets,
     select_sockets,
 )
-from tests.fakes.passed_sockets import passed
-from tests.service_manager.conftest import is_open
+from tests.fakes.passed_sockets import is_open, passed
 
 
 def test_sockets_are_selected_by_their_names_alone() -> None:
