@@ -65,21 +65,47 @@ def test_change_that_was_undone_is_not_told() -> None:
     assert throttle.due_at() == inf
 
 
+def _all(notice: Notice) -> list[Notice]:
+    """The same of as many accounts as there is room for."""
+    names = [f"1{number}" for number in range(MAX_ACCOUNTS)]
+    return [replace(notice, subject=f"account {name}", account=name) for name in names]
+
+
+def test_settled_account_is_forgotten_for_a_new_one() -> None:
+    throttle = NoticeThrottle()
+    for each in _all(PAUSED):
+        assert throttle.add(each) is None
+    first, second, *others = _all(PAUSED)
+    throttle.add(replace(BACK, subject=second.subject, account=second.account))
+    assert throttle.add(PAUSED) is None
+    assert throttle.add(DOWN) is None  # the browser has a place beside the most accounts
+    waiting = [first, *others, PAUSED, DOWN]
+    assert [throttle.pop(0) for _ in waiting] == waiting
+
+
 def test_account_that_was_reported_first_is_forgotten_for_a_new_one() -> None:
     """Its cookie may have expired for good."""
     throttle = NoticeThrottle()
-    names = [f"1{number}" for number in range(MAX_ACCOUNTS)]
-    every = [replace(LOST, subject=f"account {name}", account=name) for name in names]
-    for each in every:
-        assert throttle.add(each) is None
-    first, second, *others = every
+    for each in _all(LOST):
+        throttle.add(each)
+    first, second, *_ = _all(LOST)
     assert throttle.pop(0) == first
     assert throttle.add(PAUSED) is None
-    new = replace(PAUSED, subject="account 8", account="8")
-    assert throttle.add(new) == second
-    assert throttle.add(DOWN) is None  # the browser has a place beside the most accounts
-    waiting = [*others, PAUSED, new, DOWN]
-    assert [throttle.pop(0) for _ in waiting] == waiting
+    assert throttle.add(replace(PAUSED, subject="account 8", account="8")) == second
+
+
+def test_paused_account_is_kept_while_a_lost_session_is_known() -> None:
+    throttle = NoticeThrottle()
+    paused, *others = _all(PAUSED)[:1] + _all(LOST)[1:]
+    for each in (paused, *others):
+        throttle.add(each)
+        assert throttle.pop(0) == each
+    new = replace(LOST, subject="account 8", account="8")
+    back = replace(BACK, subject=paused.subject, account=paused.account)
+    assert throttle.add(new) is None
+    assert throttle.pop(0) == new
+    throttle.add(back)
+    assert throttle.pop(inf) == back
 
 
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}

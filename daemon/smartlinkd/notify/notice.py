@@ -77,6 +77,17 @@ class _Subject:
     sent_at: float = -inf
     pending: Notice | None = None
 
+    @property
+    def rank(self) -> int:
+        """The cost of evicting it: 0 if nothing waits and the owner knows of no trouble, 1 if the
+        owner knows of a lost session, else 2.
+        """
+        if self.pending is not None:
+            return 2
+        if self.sent is None or self.sent.is_resolved:
+            return 0
+        return 1 if self.sent.event is LogEvent.SESSION_LOST else 2
+
     def add(self, notice: Notice) -> None:
         is_known = self.sent.state == notice.state if self.sent else notice.is_resolved
         self.pending = None if is_known else notice
@@ -106,14 +117,15 @@ class NoticeThrottle:
         return lost
 
     def _make_room(self) -> Notice | None:
-        """Evict the account that was reported first, if there are too many.
+        """Evict the account of the lowest rank that was reported first, if there are too many.
 
         Returns the notice of it that waits, if any.
         """
         accounts = [name for name, each in self._subjects.items() if each.is_account]
         if len(accounts) < MAX_ACCOUNTS:
             return None
-        return self._subjects.pop(accounts[0]).pending
+        evicted = min(accounts, key=lambda name: self._subjects[name].rank)
+        return self._subjects.pop(evicted).pending
 
     def mark_sent(self, notice: Notice) -> None:
         """Record a notice that an earlier process has sent."""
