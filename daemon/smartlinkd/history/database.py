@@ -1,4 +1,4 @@
-"""The history's file, and the entries that wait in memory to be written to it.
+"""The history's file `history.sqlite`, and the entries that wait in memory to be written to it.
 
 Every method but `add` blocks for as long as the disk takes, and belongs on a thread, one call at a
 time. The file is opened when it is needed first, and again after a failure. Each call first writes

@@ -13,6 +13,7 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TextIO
 
 from smartlinkd.logs.context import ContextFilter
@@ -132,7 +133,7 @@ class JournalHandler(NonBlockingHandler):
 def _make_handler(
     stream: TextIO, environ: Mapping[str, str], journal_socket: str
 ) -> logging.Handler:
-    if is_journal(stream, environ):
+    if is_journal(stream, environ) and Path(journal_socket).exists():  # RootDirectory= hides it
         return JournalHandler(journal_socket)
     descriptor = _reopen_nonblocking(stream)
     handler = logging.StreamHandler(stream) if descriptor is None else DescriptorHandler(descriptor)

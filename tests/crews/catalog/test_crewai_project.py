@@ -171,3 +171,9 @@ def test_config_files_that_the_crews_class_names_are_read(classic: Path, code: s
         },
     )
     assert needed(read_project(classic)) == {"paper": True}
+
+
+def test_crew_in_another_encoding_is_left_to_python(classic: Path) -> None:
+    before = needed(read_project(classic))
+    put(classic, {"src/news/crew.py": b"# coding: latin-1\nname = '\xe9'\n"})
+    assert needed(read_project(classic)) == before

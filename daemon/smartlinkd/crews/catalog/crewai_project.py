@@ -13,6 +13,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -250,7 +251,11 @@ class _ProjectReader:
             self._add_file(agent, parse_jsonc, self.found.add_agent)
 
     def _read_classic(self, package: Path) -> None:
-        named = named_in(self._text(package / "crew.py"))
+        code = package / "crew.py"
+        self._check_readable(code)
+        named: dict[str, str] = {}
+        with suppress(BadValue):  # Python may read what this does not
+            named = named_in(self._text(code))
         for name, add in (("agents", self.found.add_agents), ("tasks", self.found.add_tasks)):
             path = package / named.get(f"{name}_config", f"config/{name}.yaml")
             if self._exists(path):
