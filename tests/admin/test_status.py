@@ -16,7 +16,7 @@ from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.conversion.limits import ConversionLimits
-from smartlinkd.conversion.schemas import ConversionRequest
+from smartlinkd.conversion.request import ConversionRequest
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.catalog.catalog import Catalog

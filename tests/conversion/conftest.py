@@ -16,7 +16,8 @@ from smartlinkd.conversion.account import Account
 from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
 from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
+from smartlinkd.conversion.request import ConversionRequest
+from smartlinkd.conversion.schemas import LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused

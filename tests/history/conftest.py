@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
+from smartlinkd.conversion.request import ConversionRequest
+from smartlinkd.conversion.schemas import LinkResult, SuccessEntry
 from smartlinkd.history.actor import History
 from smartlinkd.history.model import ALL, Filters, HistoryLimits, HistoryRetention
 from smartlinkd.marketplace.products import ProductData

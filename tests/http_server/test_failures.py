@@ -14,7 +14,7 @@ from quart import Response
 
 from smartlinkd import logs
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.http_server.failures import request_id
+from smartlinkd.http_server.http1 import request_id
 from tests.http_server.conftest import Serving, read_answer
 
 logger = logging.getLogger("smartlinkd.test")

@@ -17,7 +17,7 @@ from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import Services
 from smartlinkd.api.timings import measure
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.http_server.failures import REQUEST_ID_HEADER
+from smartlinkd.http_server.http1 import REQUEST_ID_HEADER
 from smartlinkd.web import extension
 from smartlinkd.web import routes as web
 

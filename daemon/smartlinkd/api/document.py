@@ -13,7 +13,7 @@ from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 from smartlinkd import __version__
 from smartlinkd.api.operations import Api, Operation
 from smartlinkd.api.requests import describe_parameters
-from smartlinkd.http_server.failures import LONGEST_REQUEST_ID, REQUEST_ID_HEADER
+from smartlinkd.http_server.http1 import LONGEST_REQUEST_ID, REQUEST_ID_HEADER
 
 Json = dict[str, Any]
 _References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref

@@ -33,7 +33,8 @@ from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
-from smartlinkd.marketplace.markets import Market, host_and_port, market
+from smartlinkd.marketplace.addresses import host_and_port
+from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.shortlinks import ShortLinks
 from smartlinkd.marketplace.third_party import ThirdParty

@@ -49,10 +49,6 @@ class SavedState:
     """The `jti` of the one token of an older epoch that is valid; None if there is none."""
     second_factor: SecondFactor | None
 
-    def is_current(self, *, jti: str, epoch: str) -> bool:
-        """Return True if no later epoch has ended the token."""
-        return epoch == self.epoch or jti == self.spared
-
 
 _SAVED = TypeAdapter(SavedState)
 

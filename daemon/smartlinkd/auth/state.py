@@ -142,8 +142,8 @@ class AuthState:
         async with self._change():
             claims = self._tokens.read(temp_token, "mfa", now=self._wall_clock())
             factor = self._saved.second_factor
-            admitted = self._saved.is_current(jti=claims.jti, epoch=claims.epoch)
-            if factor is None or not admitted or claims.jti not in self._pending_logins:
+            is_pending = self._is_current(claims) and claims.jti in self._pending_logins
+            if factor is None or not is_pending:
                 raise refusal("mfa")
             async with self._throttle.attempt(address, code=True) as tries:
                 try:
@@ -314,9 +314,12 @@ class AuthState:
 
     def _refuse_when_ended(self, session: Claims) -> None:
         """Raise `NotAllowed` if the session has ended, perhaps while the call waited."""
-        admitted = self._saved.is_current(jti=session.jti, epoch=session.epoch)
-        if not admitted or session.jti in self._logouts.ended:
+        if not self._is_current(session) or session.jti in self._logouts.ended:
             raise refusal("session")
+
+    def _is_current(self, token: Claims) -> bool:
+        """Return True if no later epoch has ended the token."""
+        return token.epoch == self._saved.epoch or token.jti == self._saved.spared
 
     def _refuse_when_enabled(self) -> None:
         if self._saved.second_factor is not None:

@@ -20,6 +20,7 @@ from pydantic_core import from_json
 
 from smartlinkd.auth.passwords import check_hash
 from smartlinkd.marketplace import markets
+from smartlinkd.marketplace.addresses import origin
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER
 from smartlinkd.state_files import parse_secret
 from smartlinkd.validation import BadValue, require_text
@@ -66,7 +67,7 @@ def parse_required_origin(value: object) -> str:
     """Return an origin as `parse_origin` does. An empty one is refused."""
     given = require_text(value)
     try:
-        return markets.origin(given)
+        return origin(given)
     except ValueError:
         # Its text quotes the value, which may hold a password.
         raise BadValue(

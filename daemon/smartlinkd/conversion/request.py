@@ -6,29 +6,68 @@ A request fails as a whole only if none of its links was converted, or if its cl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from smartlinkd.conversion.account_queue import PendingLink
-from smartlinkd.conversion.schemas import (
-    ConversionRequest,
-    FailureEntry,
-    LinkResult,
-    SuccessEntry,
-)
-from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
+from smartlinkd.conversion.schemas import FailureEntry, LinkResult, SuccessEntry
+from smartlinkd.conversion.sources import SubIds
+from smartlinkd.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.threads import on_thread
+from smartlinkd.vault.cookie import Cookie
 
 PARSED_IN_PLACE: Final = 8 * 1024
 """Characters of links that are parsed on the event loop: 10 ms at worst. More go to a thread."""
 
+TRANSIENT: Final = (Unavailable, BrowserEnded)
+"""Refusals that pass in a moment, above all while the browser restarts."""
+
 Parsed = Mapping[str, Product | Short | NotALink]
+
+
+@dataclass(frozen=True)
+class ConversionRequest:
+    """A request to convert distinct links, as they were submitted."""
+
+    links: tuple[str, ...]
+    sub_ids: SubIds
+    cookie: Cookie | None
+    """None where the sources need no cookie, or none is stored."""
+    client: str
+    """The client's name, for the history."""
+    fail_on_transient_error: bool = False
+    """True if the client asks again instead of taking a part. What was made stays cached."""
+
+    def is_repeated_after(self, refusal: Refused) -> bool:
+        """Return True if the client asks the same again after this refusal."""
+        return self.fail_on_transient_error and isinstance(refusal, TRANSIENT)
+
+
+def conversion_request(
+    links: Iterable[str],
+    sub_ids: Sequence[str] | None,
+    cookie: Cookie | None,
+    *,
+    client: str,
+    fail_on_transient_error: bool = False,
+) -> ConversionRequest:
+    """Return the request. A link that was given twice counts once.
+
+    Empty sub-ids at the end are dropped, so that ('a',) and ('a', '') are merged and cached as one.
+    """
+    kept = list(sub_ids or ())
+    while kept and not kept[-1]:
+        kept.pop()
+    return ConversionRequest(
+        tuple(dict.fromkeys(links)), tuple(kept), cookie, client, fail_on_transient_error
+    )
 
 
 class RequestProgress:

@@ -31,13 +31,13 @@ from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductReader
 from smartlinkd.conversion.request import (
+    ConversionRequest,
     RequestProgress,
     fail_code_of,
     parse_links,
     still_queued,
 )
 from smartlinkd.conversion.schemas import (
-    ConversionRequest,
     FailureEntry,
     LinkResult,
     SuccessEntry,

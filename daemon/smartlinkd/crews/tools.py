@@ -13,7 +13,8 @@ from typing import Final
 import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from smartlinkd.conversion.schemas import TRANSIENT, LinkResult, LinksRequest
+from smartlinkd.conversion.request import TRANSIENT, conversion_request
+from smartlinkd.conversion.schemas import LinkResult, LinksRequest
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Invalid, NotNow
 from smartlinkd.supervision.calls import actor_deadline
@@ -72,7 +73,9 @@ def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"
             )
-        request = wanted.to_request(
+        request = conversion_request(
+            wanted.links,
+            wanted.sub_ids,
             record.cookie if record else None,
             client=f"crew:{crew}",
             fail_on_transient_error=fail_on_transient_error,

@@ -15,7 +15,8 @@ from typing import Final
 
 import trio
 
-from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
+from smartlinkd.conversion.request import ConversionRequest
+from smartlinkd.conversion.schemas import LinkResult, SuccessEntry
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import (

@@ -1,30 +1,16 @@
-"""Answers to what never reaches the application, and request ids.
-
-A failure has the application's own failure body. A request's id is in its answer, and on each log
-line that is written for it. A client, or a proxy in front, sends its own as `X-Request-Id`.
-"""
+"""Answers to what never reaches the application. They have its own failure body."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pydantic import JsonValue
 
 from smartlinkd.errors import BUG
-from smartlinkd.logs import new_request_id
 
 RETRY_AFTER: Final = 1  # seconds; a connection is free again as soon as one ends
-
-REQUEST_ID_HEADER: Final = "X-Request-Id"
-LONGEST_REQUEST_ID: Final = 64
-"""Characters. UUIDs, W3C trace ids and those of load balancers are shorter; a token that somebody
-sends by mistake is longer."""
-
-_SANE_ID: Final = re.compile(rb"[A-Za-z0-9._~:+/=@-]{1,%d}" % LONGEST_REQUEST_ID)
-_ID_FIELD: Final = REQUEST_ID_HEADER.lower().encode()
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -63,20 +49,3 @@ def failure(body_of: FailureBody, status: int, path: str | None = None) -> tuple
     if status == 503:
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     return headers, body
-
-
-def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return the id that a request came with, or a new one.
-
-    It is new when the request has none, several, or one that does not look like an id: others could
-    write into our log whatever they like. Header names are in lower case.
-    """
-    given = [value for name, value in headers if name == _ID_FIELD]
-    if len(given) == 1 and _SANE_ID.fullmatch(given[0]):
-        return given[0].decode("ascii")
-    return new_request_id()
-
-
-def request_id_header(an_id: str) -> tuple[bytes, bytes]:
-    """Return the header that carries the id."""
-    return _ID_FIELD, an_id.encode("ascii")

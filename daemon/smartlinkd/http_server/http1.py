@@ -1,13 +1,16 @@
 """One connection's HTTP/1.1: strict about requests, and every refusal is in JSON.
 
 Each guard is an override of hypercorn's `H11Protocol` (docs/decisions/075-http-server.md).
+A request's id is in its answer, and on each log line that is written for it. A client, or a proxy
+in front, sends its own as `X-Request-Id`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import cast
+from typing import Final, cast
 
 import h11
 from hypercorn.events import Closed, RawData, Updated
@@ -19,10 +22,18 @@ from hypercorn.typing import AppWrapper, H11SendableEvent
 from hypercorn.utils import suppress_body
 
 from smartlinkd.http_server.app import GuardedQuart
-from smartlinkd.http_server.failures import Headers, failure, request_id, request_id_header
-from smartlinkd.logs import LogContext, bind_log_contexts
+from smartlinkd.http_server.failures import Headers, failure
+from smartlinkd.logs import LogContext, bind_log_contexts, new_request_id
 
 CLOSE = (b"connection", b"close")
+
+REQUEST_ID_HEADER: Final = "X-Request-Id"
+LONGEST_REQUEST_ID: Final = 64
+"""Characters. UUIDs, W3C trace ids and those of load balancers are shorter; a token that somebody
+sends by mistake is longer."""
+
+_SANE_ID: Final = re.compile(rb"[A-Za-z0-9._~:+/=@-]{1,%d}" % LONGEST_REQUEST_ID)
+_ID_FIELD: Final = REQUEST_ID_HEADER.lower().encode()
 
 _ABSOLUTE_FORM = re.compile(rb"https?://[^/?#]*(?=/)", re.IGNORECASE)
 
@@ -174,3 +185,20 @@ def _has_clear_end(request: h11.Request, headers: Headers) -> bool:
     if b"transfer-encoding" not in names:
         return True
     return b"content-length" not in names and request.http_version >= b"1.1"
+
+
+def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the id that a request came with, or a new one.
+
+    It is new when the request has none, several, or one that does not look like an id: others could
+    write into our log whatever they like. Header names are in lower case.
+    """
+    given = [value for name, value in headers if name == _ID_FIELD]
+    if len(given) == 1 and _SANE_ID.fullmatch(given[0]):
+        return given[0].decode("ascii")
+    return new_request_id()
+
+
+def request_id_header(an_id: str) -> tuple[bytes, bytes]:
+    """Return the header that carries the id."""
+    return _ID_FIELD, an_id.encode("ascii")

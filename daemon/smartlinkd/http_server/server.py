@@ -19,8 +19,8 @@ from hypercorn.trio.worker_context import WorkerContext
 
 from smartlinkd.http_server.app import GuardedQuart
 from smartlinkd.http_server.connection import HttpConnection
-from smartlinkd.http_server.failures import failure, request_id, request_id_header
-from smartlinkd.http_server.http1 import CLOSE
+from smartlinkd.http_server.failures import failure
+from smartlinkd.http_server.http1 import CLOSE, request_id, request_id_header
 from smartlinkd.http_server.places import DEFAULT_LIMITS, HttpLimits, Places
 
 logger = logging.getLogger(__name__)

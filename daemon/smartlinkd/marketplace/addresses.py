@@ -1,4 +1,4 @@
-"""Take one URL apart as a browser does. Pure.
+"""URLs and hosts: a pasted URL taken apart as a browser does it, and origins compared. Pure.
 
 Browsers accept more than RFC 3986 (WHATWG URL Standard): `\\` for `/`, spaces and `|` in a path,
 the scheme's own port. People also paste URLs that a program has escaped twice.
@@ -7,11 +7,11 @@ the scheme's own port. People also paste URLs that a program has escaped twice.
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, unquote
-
-from smartlinkd.marketplace.markets import is_plain_host
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 MAX_LINK = 4096
 """Characters. Longer than any product link seen, with its slug percent-encoded."""
@@ -26,6 +26,10 @@ _SLASHES = re.compile(r"[/\\]+")
 # Control characters and lone surrogates.
 _NEVER_IN_A_URL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OWN_PORTS = {"http": 80, "https": 443}
+# No `xn--` labels: no market has one, and look-alikes in other alphabets are written so.
+_LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# RFC 1035 section 2.3.4 allows 253 characters, less the length bytes.
+_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +90,56 @@ def _unescape(url: str) -> str:
             break
         url = unquote(url)
     return url.replace("\\/", "/").replace("&amp;", "&")
+
+
+def origin(text: str) -> str:
+    """Return `text` as an origin: lower case, no trailing slash, no default port.
+
+    Raises `ValueError` for anything but `http(s)://host[:port]`.
+    """
+    parts = urlsplit(text)
+    host, port = parts.hostname or "", parts.port
+    has_more = "@" in parts.netloc or parts.path not in ("", "/") or parts.query or parts.fragment
+    is_host = is_plain_host(host) or is_ip(host)
+    if parts.scheme not in ("http", "https") or has_more or not is_host:
+        raise ValueError("not http(s)://host[:port]")
+    shown = f"[{host}]" if ":" in host else host
+    has_own_port = port in (None, _OWN_PORTS[parts.scheme])
+    return f"{parts.scheme}://{shown}" + ("" if has_own_port else f":{port}")
+
+
+def is_plain_host(host: str) -> bool:
+    """True for a lower-case host name of letters, digits and hyphens, without punycode."""
+    return _HOST.fullmatch(host) is not None
+
+
+def covers(origin_url: str, host: str, port: int | None) -> bool:
+    """True if `host` and `port` are the origin's, or `host` is a sub-domain of its host."""
+    own, own_port = host_and_port(origin_url)
+    return port == own_port and is_at_or_below(host, own)
+
+
+def is_at_or_below(host: str, own: str) -> bool:
+    """True if `host` is `own` or a sub-domain of it.
+
+    A sub-domain ends with a dot and the whole of `own`, so `evil-shopee.vn` is none of `shopee.vn`.
+    An IP address has no sub-domains.
+    """
+    return host == own or (host.endswith(f".{own}") and not is_ip(own))
+
+
+def host_and_port(url: str) -> tuple[str, int | None]:
+    """Return a URL's host, "" if it is no URL, and its port if one is written."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port
+    return "", None
+
+
+def is_ip(host: str) -> bool:
+    """True for an IP address without brackets."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -16,8 +16,8 @@ from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import unquote
 
-from smartlinkd.marketplace.addresses import Address, take_apart
-from smartlinkd.marketplace.markets import Market, covers, host_and_port
+from smartlinkd.marketplace.addresses import Address, covers, host_and_port, take_apart
+from smartlinkd.marketplace.markets import Market
 
 MAX_TEXT = 64 * 1024
 """Characters of a text that `parse` looks for one link in."""

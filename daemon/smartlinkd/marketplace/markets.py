@@ -7,18 +7,11 @@ additional hosts was rejected: a test could reach the real portal by mistake.
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
-# No `xn--` labels: no market has one, and look-alikes in other alphabets are written so.
-_LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# RFC 1035 section 2.3.4 allows 253 characters, less the length bytes.
-_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+from smartlinkd.marketplace.addresses import host_and_port, origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,56 +83,3 @@ def cookie_hosts(market: Market) -> tuple[str, ...]:
     portal, _ = host_and_port(market.portal_url)
     shop, _ = host_and_port(market.shop_url)
     return tuple(dict.fromkeys((portal, f"affiliate.{standard}", shop, standard)))
-
-
-def origin(text: str) -> str:
-    """Return `text` as an origin: lower case, no trailing slash, no default port.
-
-    Raises `ValueError` for anything but `http(s)://host[:port]`.
-    """
-    parts = urlsplit(text)
-    host, port = parts.hostname or "", parts.port
-    has_more = "@" in parts.netloc or parts.path not in ("", "/") or parts.query or parts.fragment
-    is_host = is_plain_host(host) or is_ip(host)
-    if parts.scheme not in ("http", "https") or has_more or not is_host:
-        raise ValueError("not http(s)://host[:port]")
-    shown = f"[{host}]" if ":" in host else host
-    default = {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{shown}" + (f":{port}" if port not in (None, default) else "")
-
-
-def is_plain_host(host: str) -> bool:
-    """True for a lower-case host name of letters, digits and hyphens, without punycode."""
-    return _HOST.fullmatch(host) is not None
-
-
-def covers(origin_url: str, host: str, port: int | None) -> bool:
-    """True if `host` and `port` are the origin's, or `host` is a sub-domain of its host."""
-    own, own_port = host_and_port(origin_url)
-    return port == own_port and is_at_or_below(host, own)
-
-
-def is_at_or_below(host: str, own: str) -> bool:
-    """True if `host` is `own` or a sub-domain of it.
-
-    A sub-domain ends with a dot and the whole of `own`, so `evil-shopee.vn` is none of `shopee.vn`.
-    An IP address has no sub-domains.
-    """
-    return host == own or (host.endswith(f".{own}") and not is_ip(own))
-
-
-def host_and_port(url: str) -> tuple[str, int | None]:
-    """Return a URL's host, "" if it is no URL, and its port if one is written."""
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        return parts.hostname or "", parts.port
-    return "", None
-
-
-def is_ip(host: str) -> bool:
-    """True for an IP address without brackets."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -98,15 +98,11 @@ class Call(Generic[A, R]):
 
     def abandon(self) -> None:
         """Settle the call with `ActorRestarting`, unless it has its result."""
-        self.settle(
-            outcome.Error(
-                ActorRestarting(
-                    f"the {self.actor} part of the daemon restarted while it worked on this; "
-                    "try again",
-                    retry_after=1,
-                )
+        if self._outcome is None:
+            why = (
+                f"the {self.actor} part of the daemon restarted while it worked on this; try again"
             )
-        )
+            self.settle(outcome.Error(ActorRestarting(why, retry_after=1)))
 
 
 class Queue(Generic[A]):

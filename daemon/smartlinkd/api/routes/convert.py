@@ -17,7 +17,8 @@ from smartlinkd.api.schemas import (
     ExtractRequest,
     ExtractResponse,
 )
-from smartlinkd.conversion.schemas import MAX_LINKS, LinkResult, LinksRequest, SuccessEntry
+from smartlinkd.conversion.request import conversion_request
+from smartlinkd.conversion.schemas import MAX_LINKS, LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import FoundLink, find_links
@@ -45,7 +46,8 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
         `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
         fails does not fail the others.
         """
-        request = body.to_request(await _cookie(body), client=client.name)
+        cookie = await _cookie(body)
+        request = conversion_request(body.links, body.sub_ids, cookie, client=client.name)
         return ConvertResponse(mapping=await conversion.convert(request))
 
     @api.operation(
@@ -89,8 +91,8 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
             )
         results: dict[str, LinkResult] = {}
         if links:
-            wanted = LinksRequest(links=links, sub_ids=body.sub_ids)
-            results = await conversion.convert(wanted.to_request(cookie, client=client.name))
+            request = conversion_request(links, body.sub_ids, cookie, client=client.name)
+            results = await conversion.convert(request)
         text = _replaced(body.text, found, results)
         return ConvertTextResponse(text=text, mapping=results)
 
