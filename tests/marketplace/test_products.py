@@ -13,6 +13,7 @@ from smartlinkd.marketplace.errors import HumanCheck, PortalDown, ProductsRefuse
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import Rates, commission, parse_portal_product
+from tests.marketplace.lipstick import LIPSTICK
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=23456789012"
@@ -66,19 +67,9 @@ def read(found: object, *, status: int = 200, code: str = "vn") -> Any:
 
 def test_product_dumps_its_thirteen_fields() -> None:
     assert read(answer()).model_dump() == {
-        "name": "Son Kem Lì",
-        "price": 122_200,
+        **LIPSTICK,
         "image": "https://down-vn.img.susercontent.com/file/vn-11134207-7r98o-lkj3m2x8q1f5a2",
-        "shopName": "Cánh Hồng Official",
-        "rating": "4.8",
-        "sales": 15_234,
-        "commission": 21_996,
-        "commissionRate": "18%",
-        "sellerCommission": 16_497,
-        "platformCommission": 5_499,
-        "isXtra": True,
         "cap": 40_000,
-        "productLink": LINK,
     }
 
 

@@ -15,25 +15,12 @@ from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
+from tests.marketplace.lipstick import LIPSTICK
 
 VN = market("vn")
 ITEM = Product(88201679, 23456789012)
 TEMPLATE = "https://estimates.example/item?shop={shop_id}&item={item_id}&url={url}&{other}"
-WHOLE = {
-    "name": "Son Kem Lì",
-    "price": 122_200,
-    "image": "https://x.example/a.jpg",
-    "shopName": "Cánh Hồng Official",
-    "rating": "4.8",
-    "sales": 15_234,
-    "commission": 21_996,
-    "commissionRate": "18%",
-    "sellerCommission": 16_497,
-    "platformCommission": 5_499,
-    "isXtra": True,
-    "cap": 40_000,
-    "productLink": "https://shopee.vn/product/88201679/23456789012",
-}
+WHOLE = {**LIPSTICK, "image": "https://x.example/a.jpg", "cap": 40_000}
 
 
 async def ask(
