@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 import pytest
 
-from smartlinkd.marketplace.addresses import MAX_LINK
 from smartlinkd.marketplace.links import (
     MAX_ID,
     MarketPage,
@@ -18,6 +17,7 @@ from smartlinkd.marketplace.links import (
     parse,
 )
 from smartlinkd.marketplace.markets import MARKET_CODES, market
+from smartlinkd.marketplace.urls import MAX_LINK
 
 VN = market("vn")
 LOCAL = market(

@@ -33,11 +33,11 @@ from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
-from smartlinkd.marketplace.addresses import host_and_port
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.shortlinks import ShortLinks
 from smartlinkd.marketplace.third_party import ThirdParty
+from smartlinkd.marketplace.urls import host_and_port
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.channels import AppriseChannel, Channel, CommandChannel, RequestChannel

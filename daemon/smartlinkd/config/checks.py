@@ -16,7 +16,7 @@ from smartlinkd.config.base import Section
 from smartlinkd.config.problems import Problem
 from smartlinkd.config.settings import SECTIONS, CookieSection, Settings
 from smartlinkd.config.sources import Draft
-from smartlinkd.marketplace.addresses import host_and_port
+from smartlinkd.marketplace.urls import host_and_port
 from smartlinkd.net.addresses import is_loopback
 
 LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

@@ -20,8 +20,8 @@ from pydantic_core import from_json
 
 from smartlinkd.auth.passwords import check_hash
 from smartlinkd.marketplace import markets
-from smartlinkd.marketplace.addresses import origin
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER
+from smartlinkd.marketplace.urls import origin
 from smartlinkd.state_files import parse_secret
 from smartlinkd.validation import BadValue, require_text
 

@@ -34,7 +34,7 @@ Parsed = Mapping[str, Product | Short | NotALink]
 
 @dataclass(frozen=True)
 class ConversionRequest:
-    """A request to convert distinct links, as they were submitted."""
+    """A request to convert distinct links, as the client wrote them."""
 
     links: tuple[str, ...]
     sub_ids: SubIds
@@ -135,7 +135,7 @@ async def parse_links(links: Sequence[str], market: Market) -> Parsed:
 
 
 def fail_code_of(refusal: Refused) -> FailCode:
-    """Return the failCode of a refused link, as it has it beside converted ones."""
+    """Return the failCode of a refused link in an answer that has converted ones."""
     needs_owner = isinstance(refusal, HumanCheck | SessionLost)
     return FailCode.NO_PERMISSION if needs_owner else FailCode.UNKNOWN
 

@@ -1,4 +1,4 @@
-"""The links to convert, and the entries of the answer, as programs of all kinds send them."""
+"""The links to convert, and the entries of the answer: what programs of all kinds exchange."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SubId = Annotated[
 
 
 class LinksRequest(Body):
-    """The links to convert. The caller adds the cookie."""
+    """The links to convert, and the sub-ids for all of them."""
 
     # The answer has each link as its key, exactly as it was sent.
     links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS), AsSent()]

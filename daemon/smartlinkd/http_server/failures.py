@@ -1,4 +1,4 @@
-"""Answers to what never reaches the application. They have its own failure body."""
+"""Failures that the server answers itself, with the failure body of the application."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from smartlinkd.errors import BUG
 
-RETRY_AFTER: Final = 1  # seconds; a connection is free again as soon as one ends
+RETRY_AFTER: Final = 1  # seconds; connections end all the time
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -34,8 +34,8 @@ def plain_body(_status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
 def failure(body_of: FailureBody, status: int, path: str | None = None) -> tuple[Headers, bytes]:
     """Return the headers and the body of the answer with `status`.
 
-    `path` is None for what is no request that can be read. Nobody knows then which API it is for,
-    so the body has the keys of both: `ok`, `error` and `message`.
+    `path` is None for what the application does not get. Which API it is for is not known then, so
+    the body has the keys of both: `ok`, `error` and `message`.
     """
     text = _TEXTS.get(status, _TEXTS[500 if status >= 500 else 400])
     content = body_of(status, text, path or "")

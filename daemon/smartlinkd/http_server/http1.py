@@ -1,8 +1,8 @@
 """One connection's HTTP/1.1: strict about requests, and every refusal is in JSON.
 
-Each guard is an override of hypercorn's `H11Protocol` (docs/decisions/075-http-server.md).
+Each guard overrides a method of hypercorn's `H11Protocol` (docs/decisions/075-http-server.md).
 A request's id is in its answer, and on each log line that is written for it. A client, or a proxy
-in front, sends its own as `X-Request-Id`.
+in front, may send one as `X-Request-Id`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ CLOSE = (b"connection", b"close")
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 LONGEST_REQUEST_ID: Final = 64
-"""Characters. UUIDs, W3C trace ids and those of load balancers are shorter; a token that somebody
-sends by mistake is longer."""
+"""Characters. UUIDs, trace ids and the ids of load balancers are shorter, session tokens longer."""
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._~:+/=@-]{1,%d}" % LONGEST_REQUEST_ID)
 _ID_FIELD: Final = REQUEST_ID_HEADER.lower().encode()

@@ -23,7 +23,8 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.signs import LOGIN_STATUSES, RISK_CONTROL, read_json
-from smartlinkd.marketplace.values import is_web_address, parts_of, to_dict, to_int
+from smartlinkd.marketplace.urls import is_web_address, parts_of
+from smartlinkd.marketplace.values import to_dict, to_int
 
 if TYPE_CHECKING:
     from smartlinkd.browser.capture import CapturedResponse

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 from unicodedata import category
 
 from smartlinkd.errors import Invalid
-from smartlinkd.marketplace.addresses import host_and_port, is_at_or_below
 from smartlinkd.marketplace.markets import SESSION_COOKIES, Market, cookie_hosts
+from smartlinkd.marketplace.urls import host_and_port, is_at_or_below
 from smartlinkd.untrusted import load_json
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 

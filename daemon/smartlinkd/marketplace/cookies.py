@@ -7,8 +7,8 @@ portal's host alone they would log the account out at the first redirect to the 
 
 from __future__ import annotations
 
-from smartlinkd.marketplace.addresses import host_and_port, is_at_or_below, is_ip
 from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.urls import host_and_port, is_at_or_below, is_ip
 from smartlinkd.vault.cookie import Cookie
 
 _CSRF = "csrftoken"

@@ -2,9 +2,9 @@
 
 People paste what their phone gives them: a link in a message, in quotes, behind another site's
 redirect, or escaped twice. Strangers paste what only looks like the marketplace, so the host alone
-decides. The result is never the text again: a product is two numbers, from which its canonical link
-is made; a short link is an origin of the market and one code. A new form of path is added here, a
-new host in `markets.py`.
+decides. A pasted text never comes back: a product is two numbers, from which its canonical link is
+made; a short link is an origin of the market and one code. A new form of path is added here, a new
+host in `markets.py`; `urls.py` takes a URL apart. Affiliate links are read here too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import unquote
 
-from smartlinkd.marketplace.addresses import Address, covers, host_and_port, take_apart
 from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.urls import Address, covers, host_and_port, take_apart
 
 MAX_TEXT = 64 * 1024
 """Characters of a text that `parse` looks for one link in."""

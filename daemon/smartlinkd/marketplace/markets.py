@@ -1,8 +1,8 @@
 """The marketplace's eight countries, and the origins that a configuration may use instead.
 
-A `Market` holds origins (scheme, host and port), never bare hosts. A configured origin replaces the
-market's own everywhere: in recognised links, in canonical links and in requests. A list of
-additional hosts was rejected: a test could reach the real portal by mistake.
+Hosts are held as origins (scheme, host and port). A configured origin replaces the market's own in
+recognised links, in canonical links and in requests; only cookies may be of both (`cookie_hosts`).
+A list of additional hosts was rejected: a test could reach the real portal by mistake.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from smartlinkd.marketplace.addresses import host_and_port, origin
+from smartlinkd.marketplace.urls import host_and_port, origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ def market(
 ) -> Market:
     """Return the market of `code` ("vn", "th", …), with the given addresses in place of its own.
 
-    An empty address keeps the market's own. Raises `ValueError` for one that is no origin.
+    An empty address keeps the market's own. Raises `ValueError` for one that is no
+    origin, but for `open_api_url`, which is a whole URL.
     """
     host, currency = _SHOP_HOSTS[code]
     own_short = (f"s.{host}", f"{code}.shp.ee", *_SHARED_SHORT_HOSTS)

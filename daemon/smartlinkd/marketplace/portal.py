@@ -53,7 +53,8 @@ from smartlinkd.marketplace.signs import (
     LOGIN_STATUSES,
     SIGN_PATHS,
 )
-from smartlinkd.marketplace.values import parts_of, to_dict, to_int
+from smartlinkd.marketplace.urls import parts_of
+from smartlinkd.marketplace.values import to_dict, to_int
 from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)

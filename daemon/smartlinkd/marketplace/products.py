@@ -21,10 +21,10 @@ from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import PortalDown, ProductsRefused
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.signs import read_json
+from smartlinkd.marketplace.urls import is_web_address
 from smartlinkd.marketplace.values import (
     as_text,
     half_up,
-    is_web_address,
     not_negative,
     to_decimal,
     to_int,

@@ -13,11 +13,11 @@ from urllib.parse import urljoin
 
 import trio
 
-from smartlinkd.marketplace.addresses import host_and_port
 from smartlinkd.marketplace.links import MarketPage, NotALink, Product, Short, follow
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
 from smartlinkd.marketplace.signs import sign_of_url
+from smartlinkd.marketplace.urls import host_and_port
 from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 MAX_HOPS = 5  # real chains have one to three

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smartlinkd.marketplace.addresses import covers, host_and_port
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.values import json_object, parts_of, to_dict
+from smartlinkd.marketplace.urls import covers, host_and_port, parts_of
+from smartlinkd.marketplace.values import json_object, to_dict
 
 if TYPE_CHECKING:
     from smartlinkd.browser.capture import CapturedResponse

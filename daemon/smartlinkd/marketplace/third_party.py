@@ -15,10 +15,10 @@ from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import PortalDown, PortalSilent, ProductsRefused
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER, ProductData, link_of
+from smartlinkd.marketplace.urls import is_web_address
 from smartlinkd.marketplace.values import (
     as_text,
     half_up,
-    is_web_address,
     json_object,
     not_negative,
     to_decimal,

@@ -1,22 +1,21 @@
-"""Read values as the marketplace writes them: numbers, strings of numbers, strings for people.
+"""Values as the marketplace writes them: JSON in JSON, numbers, strings of numbers, percentages.
 
-Money and rates never pass through a binary float of ours: a JSON float is read by its shortest
-decimal spelling, which is what the sender wrote.
+Money and rates are `Decimal`. A fraction in JSON is read by the shortest decimal spelling of its
+float, which is what the sender wrote.
 """
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
-from smartlinkd.untrusted import REPLACEMENT, load_json
+from smartlinkd.untrusted import load_json
 
 N = TypeVar("N", int, Decimal)
 
-# More digits than any amount has, and few enough to be rounded: decimal raises for more than 28.
-# "1e999999999" would take a gigabyte as a whole number.
-_MAX_LENGTH = 40
+_MAX_LENGTH = 40  # characters; no amount has so many
+# Few enough digits to be rounded: decimal raises for more than 28. "1e999999999" would take a
+# gigabyte as a whole number.
 _MAX_EXPONENT = 20
 _MAX_LAYERS = 4  # JSON text in JSON text, each in a list: nobody has sent more
 _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows fewer
@@ -59,21 +58,6 @@ def to_text(value: object) -> str | None:
     return text or None
 
 
-def parts_of(url: str) -> SplitResult:
-    """Return the parts of `url`. All are empty if it is none."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
-
-
-def is_web_address(text: str) -> bool:
-    """True for a URL of http or https without a blank or a lost character."""
-    parts = parts_of(text)
-    is_whole = " " not in text and REPLACEMENT not in text
-    return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname)
-
-
 def to_decimal(value: object) -> Decimal | None:
     """Return a number, or a string of one, as a finite Decimal; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -97,7 +81,7 @@ def to_int(value: object) -> int | None:
 
 
 def not_negative(value: N | None) -> N | None:
-    """Return `value`, or None for -1, by which the marketplace means "unknown"."""
+    """Return `value`, or None if it is negative: the marketplace writes -1 for "unknown"."""
     return value if value is not None and value >= 0 else None
 
 
@@ -111,7 +95,7 @@ def to_percent(value: object) -> Decimal | None:
 def half_up(number: Decimal) -> int:
     """Round to a whole number, halves away from zero, as people round money.
 
-    Takes every number of `to_decimal`, and a thousand times that, as does `as_text`.
+    Takes every number of `to_decimal`, and a thousand times that.
     """
     return int(number.quantize(Decimal(1), ROUND_HALF_UP))
 

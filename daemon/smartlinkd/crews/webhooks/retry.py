@@ -1,4 +1,4 @@
-"""The verdict on an attempt at a webhook call, and the time of the next one: pure rules.
+"""The verdict on an attempt at a webhook call, and the wait before the next one: rules alone.
 
 | answer | verdict |
 |---|---|

@@ -1,8 +1,8 @@
-"""URLs and hosts: a pasted URL taken apart as a browser does it, and origins compared. Pure.
+"""URLs and hosts: pasted URLs, of which more is understood than is valid, and origins. Pure.
 
 Browsers accept more than RFC 3986 (WHATWG URL Standard): `\\` for `/`, spaces and `|` in a path,
 the scheme's own port. People also paste URLs that a program has escaped twice.
-`urllib.parse.urlsplit` differs: it drops tabs and newlines, and does not know the backslash.
+`urllib.parse.urlsplit` is not for pasted ones: it drops newlines, and knows no backslash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import ipaddress
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from smartlinkd.untrusted import REPLACEMENT
 
 MAX_LINK = 4096
 """Characters. Longer than any product link seen, with its slug percent-encoded."""
@@ -23,12 +25,12 @@ _SCHEME = re.compile(r"(?:(https?):[/\\]*)*", re.IGNORECASE | re.ASCII)
 _PARTS = re.compile(r"([^/\\?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:@\[\]]+))(?::([0-9]{1,5}))?")
 _SLASHES = re.compile(r"[/\\]+")
-# Control characters and lone surrogates.
+# Control characters, line separators and lone surrogates.
 _NEVER_IN_A_URL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OWN_PORTS = {"http": 80, "https": 443}
 # No `xn--` labels: no market has one, and look-alikes in other alphabets are written so.
 _LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# RFC 1035 section 2.3.4 allows 253 characters, less the length bytes.
+# RFC 1035, section 2.3.4: 255 bytes with the bytes for lengths, so 253 characters.
 _HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 
@@ -39,7 +41,7 @@ class Address:
     Attributes:
         port: None if it is the scheme's own or is not written.
         path: begins with a slash, has no empty segments, and keeps its percent escapes.
-        written_path: the same with its backslashes.
+        written_path: as it was written, with backslashes and doubled slashes; it may be empty.
         query: the text between `?` and `#`.
     """
 
@@ -84,12 +86,27 @@ def take_apart(url: str) -> Address | str:
 
 
 def _unescape(url: str) -> str:
-    """Undo one escape too many: JSON's `\\/`, HTML's `&amp;`, percent escapes."""
+    """Undo the escapes of other programs: JSON's `\\/`, HTML's `&amp;`, percent escapes twice."""
     for _ in range(2):
         if not _ESCAPED_SCHEME.match(url):
             break
         url = unquote(url)
     return url.replace("\\/", "/").replace("&amp;", "&")
+
+
+def parts_of(url: str) -> SplitResult:
+    """Return the parts of `url`. All are empty if `urlsplit` cannot read it."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+def is_web_address(text: str) -> bool:
+    """True for a URL of http or https without a space or a lost character."""
+    parts = parts_of(text)
+    is_whole = " " not in text and REPLACEMENT not in text
+    return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def origin(text: str) -> str:

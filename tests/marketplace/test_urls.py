@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.marketplace.addresses import covers, origin
+from smartlinkd.marketplace.urls import covers, origin
 
 
 @pytest.mark.parametrize(
