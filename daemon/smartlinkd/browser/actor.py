@@ -47,7 +47,7 @@ class BrowserState(StrEnum):
 
 @dataclass(frozen=True)
 class BrowserStatus:
-    """The browser as it is now."""
+    """The browser as it is now. `since` is when Chromium last became ready, or ended."""
 
     state: BrowserState
     ready: bool
@@ -96,7 +96,7 @@ class Browser:
         self._is_waiting = True
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run the actor. It accepts jobs before Chromium is up, and refuses them until then."""
+        """Run the actor. It serves before Chromium is up, and refuses jobs until then."""
         self._note_down()
         self._is_waiting = False
         try:
@@ -140,7 +140,7 @@ class Browser:
             BrowserNotReady: there is no browser at the moment. Raised at once.
             Overloaded: too many jobs wait.
             Refused: `job` raised one; `BrowserFailed` when a call to the browser failed.
-            ActorRestarting: `job` raised anything else, which also ends the actor.
+            ActorRestarting: `job`, or another one, raised anything else, which ends the actor.
             ActorGone: the daemon stops.
         """
         if not self.is_ready:
@@ -242,7 +242,7 @@ class Browser:
             self._on_down(why)
 
     def _record_healthy(self) -> None:
-        """Start counting anew, as a Chromium has been running for a healthy time."""
+        """Start counting anew: a Chromium has run for a healthy time, or is recycled."""
         self._failures = 0
         if self._is_down:
             self._is_down = False

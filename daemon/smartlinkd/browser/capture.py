@@ -35,7 +35,7 @@ class CapturedResponse:
     Attributes:
         status: HTTP's, or 0 when there was no answer.
         lost: the reason why there is no body where one was due: the page went elsewhere, the
-            transfer broke off, or the body was larger than `BODY_LIMIT`.
+            transfer broke off, or Chromium did not give it (it is over `BODY_LIMIT`, say).
         leads_to: the URL that a redirect leads to.
     """
 

@@ -173,7 +173,6 @@ class _Call:
         self.error: BrowserFailed | None = None
 
     def handle_answer(self, message: JsonObject) -> None:
-        """Settle with the browser's answer."""
         if "error" in message:
             code, text = message["error"]["code"], message["error"]["message"]
             is_gone = code == NO_SUCH_SESSION

@@ -219,14 +219,14 @@ class Chromium:
     async def memory(self) -> int:
         """Return the bytes of memory that all its processes use, shared pages divided among them.
 
-        Raises `NoThread` if it cannot be measured.
+        0 if no descriptor is left to measure it. Raises `NoThread`.
         """
         return await on_thread(memory_of_tree, self.pid)
 
 
 @asynccontextmanager
 async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
-    """Run a Chromium for the length of the block. Raises `LaunchFailed`, which says what to do."""
+    """Run a Chromium for the length of the block. Raises `LaunchFailed`."""
     executable = find_executable(settings.executable)
     user = _user(settings.user)
     process: ProcessTree | None = None

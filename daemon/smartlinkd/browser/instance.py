@@ -100,8 +100,8 @@ class BrowserInstance:
 
     @property
     def is_ready(self) -> bool:
-        """True if the last probe has succeeded: there is one within `probe_interval_s` and
-        `probe_timeout_s`."""
+        """True if the last probe succeeded, which is not longer ago than `probe_interval_s` and
+        `probe_timeout_s` together."""
         return self._has_run_script and not self.is_dead
 
     @property

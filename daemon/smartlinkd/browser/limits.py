@@ -25,7 +25,7 @@ class BrowserLimits:
             more than the closed socket.
         sandbox_timeout_s: for new renderers to be confined. It takes milliseconds.
         measure_interval_s: between two measurements of the browser's memory.
-        concurrent_starts: contexts and tabs that are created at the same time. Each starts a
+        concurrent_starts: contexts and tabs that are created at the same time. A tab starts a
             process; a dozen at once stop a small machine, and the browser, for seconds.
         trusted_for_s: after its last use a tab is taken for well, without a probe.
         tab_probe_timeout_s: for the probe of a tab that was idle.

@@ -72,7 +72,7 @@ class BrowserContext:
     ) -> BrowserContext:
         """Create a context that holds `cookies` (CDP's Network.CookieParam) before its first page.
 
-        Whoever fails or is cancelled leaves no context, at the latest when the connection ends.
+        A failed or cancelled call leaves no context, at the latest when the connection ends.
         Raises `ProtocolError` if Chromium refuses a cookie, and as `CdpSession.call`.
         """
         browser = connection.browser
@@ -136,8 +136,8 @@ class BrowserContext:
 class Page:
     """One tab. `BrowserContext.new_page()` opens one.
 
-    Dialogs are dismissed as they open. Every call has a deadline, and raises `PageGone` at once
-    when the tab crashes or closes, or the browser ends.
+    Dialogs are dismissed as they open. Every call but `close` has a deadline, and raises `PageGone`
+    at once when the tab crashes or closes, or the browser ends.
     """
 
     def __init__(self, browser: CdpSession, session: CdpSession, target_id: str) -> None:

@@ -140,7 +140,7 @@ class TabPool:
             self._drop([each for each in self._unused() if each.last_used <= before])
 
     async def wait_unusable(self) -> str:
-        """Wait until the browser opens no more tabs, or keeps a context. Returns which."""
+        """Wait until the browser opens no more tabs, or disposes of no context. Return which."""
         await self._unusable.wait()
         return self._why_unusable
 
