@@ -1,8 +1,8 @@
 """The fork server: a small Python process that forks one reaper for each command.
 
-The server has one thread, no lock, and nothing of the daemon's: neither its environment nor its
-descriptors. It ends what a killed reaper leaves. Only the standard library is imported: the program
-is run with `-I -S`, its socket is standard input. See docs/decisions/041-fork-server.md.
+The server has one thread, no lock, and of the daemon's only its standard error: no environment, no
+other descriptor. It ends what a killed reaper leaves. Only the standard library is imported: the
+program is run with `-I -S`, its socket is standard input. See docs/decisions/041-fork-server.md.
 """
 
 from __future__ import annotations
@@ -101,6 +101,6 @@ def end_orphans(reapers: set[int]) -> bool:
     try:
         orphans = set(reaper.children()) - reapers
     except OSError:
-        return False  # the kernel has no such list, so no reaper has started anything
+        return False  # the kernel has no list, so nothing was started; or no descriptor is left
     reaper.kill(orphans)
     return bool(orphans)

@@ -1,4 +1,4 @@
-"""The daemon's own process: closed to its user's other processes, its descriptors and memory.
+"""The daemon's own process: closing it to its user's other ones, and its descriptors and memory.
 
 Crews run as the daemon's user, and so could read the cookie and all keys from its memory.
 docs/decisions/044-private-process.md tells what closing it costs and what it does not do.

@@ -387,7 +387,7 @@ class ForkServer:
     def fork_reaper(self, spec: CommandSpec, status: int, *others: int) -> Callable[[], None]:
         """Have a reaper run a command. Return a function that kills the server that was asked.
 
-        This does not wait, so it cannot be cancelled half-way.
+        This has no checkpoint, so it cannot be cancelled half-way.
 
         Args:
             status: the status pipe. It and `others` are what `reaper.main` takes beside the spec,

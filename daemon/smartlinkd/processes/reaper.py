@@ -113,7 +113,7 @@ def supervise(spec: CommandSpec, status: int, control: int, streams: list[int]) 
     """Run the command until it ends or has to end, and then end its tree.
 
     Raises:
-        OSError: no descriptor was left to do so.
+        OSError: as `become_subreaper` and `end_tree`.
     """
     wake = become_subreaper()
     try:
@@ -327,10 +327,10 @@ def read_all(descriptor: int) -> bytes:
 
 
 def memory_used(enough: int) -> int:
-    """Return the bytes of memory and swap that the tree uses, or a bound if that is `enough`.
+    """Return the bytes of memory and swap that the tree uses, or a bound that is at most `enough`.
 
-    The bound is cheap: it counts shared pages once for each process. For fair shares the kernel has
-    to look at every page.
+    The upper bound is cheap: it counts shared pages once for each process. For fair shares the
+    kernel has to look at every page.
     """
     try:
         tree = tree_of(children())
