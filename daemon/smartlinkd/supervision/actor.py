@@ -35,7 +35,7 @@ class ActorRestarting(Unavailable):
 
 
 class ActorGone(Unavailable):
-    """The actor has ended for good."""
+    """The actor has ended with its supervisor, and comes back only with it."""
 
 
 class Call(Generic[A, R]):
@@ -229,7 +229,7 @@ class Mailbox(Queue[A]):
         Raises:
             Overloaded: the mailbox is full.
             ActorRestarting: the actor ended while it worked on the call.
-            ActorGone: the actor has ended for good.
+            ActorGone: the actor has ended with its supervisor.
             Refused: whatever kind of it the method raises.
         """
         return await self._ask(Call(self.name, lambda state: method(state, *args, **kwargs)))

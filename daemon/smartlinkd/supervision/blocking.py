@@ -1,7 +1,7 @@
-"""Actors whose work blocks: a thread does it, for all waiting calls together.
+"""Actors whose work blocks: a thread does it, on request for several waiting calls together.
 
-A thread's visit costs more than most of the work (a write to the disk), so all calls that wait are
-done in one visit and share one transaction: databases call this a group commit. If a visit fails,
+A thread's visit and its write to the disk cost more than most of the work. So the journal's calls
+share a visit and a transaction: databases call this a group commit. If a shared visit fails,
 nothing of it was done, and each call is repeated in a visit of its own, so only the faulty call
 fails. docs/decisions/003-actor-calls.md tells what was rejected.
 """
@@ -43,7 +43,7 @@ class BlockingMailbox(Queue[A]):
         Raises:
             Overloaded: the mailbox is full.
             ActorRestarting: the actor ended while it worked on the call.
-            ActorGone: the actor has ended for good.
+            ActorGone: the actor has ended with its supervisor.
             Refused: whatever kind of it the work raises.
         """
         return await self._ask(Call(self.name, work))
@@ -63,7 +63,7 @@ class BlockingMailbox(Queue[A]):
     async def _answer_next(
         self, state: A, together: Together[A] | None, most: int, thread: trio.CapacityLimiter
     ) -> None:
-        """Answer all waiting calls. A method of its own, so that no local keeps their results."""
+        """Answer up to `most` calls. A method of its own, so that no local keeps their results."""
         waiting = [await self._next(), *self._drain(most - 1)]
         try:
             while waiting:

@@ -1,7 +1,7 @@
 """Calls to actors, for callers that cannot wait forever or cannot be refused.
 
-A mailbox keeps its calls while its actor restarts, which takes half a minute after a few crashes in
-a row. Clients are promised a 503 instead, and try again.
+A mailbox keeps its calls while its actor restarts, which may take half a minute after crashes in a
+row. Clients are promised a 503 instead, and try again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from smartlinkd.errors import Unavailable
 T = TypeVar("T")
 
 ACTOR_TIMEOUT_S: Final = 8.0
-"""The waits before an actor's first four restarts add up to 7.5 s, so that a single crash is not
-noticed."""
+"""More than the waits before an actor's first four restarts, which add up to 7.5 s at most."""
 
 Wait = Callable[[Unavailable, int], Awaitable[None]]
 """Waits before the next attempt, given the refusal and the number of attempts so far."""

@@ -20,10 +20,10 @@ StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
 class ChildState(StrEnum):
     """The state of a child."""
 
-    DOWN = "down"  # not started yet, or its supervisor has stopped
+    DOWN = "down"  # not started yet, or ended
     STARTING = "starting"
     RUNNING = "running"
-    WAITING = "waiting"  # failed; the restart is due later
+    WAITING = "waiting"  # for its next start
     STOPPING = "stopping"
 
 
@@ -56,7 +56,7 @@ class ChildSpec:
 
 @dataclass(frozen=True)
 class ChildSnapshot:
-    """A child's state, for people and monitors. `since` is UTC, `next_retry` in seconds."""
+    """A child's state, for people and monitors. `since` is UTC, `next_retry` seconds from now."""
 
     name: str
     state: ChildState

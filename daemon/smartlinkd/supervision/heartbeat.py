@@ -21,7 +21,7 @@ class Heartbeat:
 
     Args:
         probe: wakes the loop for one turn if it is idle. It must be cheap, and do nothing while
-            the loop does not run. It must not go through the loop's queue, which may be full.
+            the loop does not run. It must take no place in the loop's queue, which may be full.
         of: the loop's name, where its part has several loops.
     """
 

@@ -1,4 +1,4 @@
-"""A supervisor: it starts children in order, restarts those that fail, and stops them in reverse.
+"""A supervisor: it starts children in order, restarts those that end, and stops them in reverse.
 
 The terms and rules are Erlang/OTP's (`supervisor`). Each child runs in its own task and cancel
 scope, and only reports its end. One task, `Supervisor.run`, makes all decisions, so there are no
