@@ -2,7 +2,7 @@
 
 `ServiceManager` exists once, as long as the process. It sends each message at once. Messages that
 must arrive and could not be sent stay pending, and `send_pending` sends them in their order. All of
-it may be called at any time, also without a service manager. `READY=1` is sent by `app/tree.py`.
+it may be called at any time, also without a service manager.
 """
 
 from __future__ import annotations
