@@ -23,6 +23,8 @@ cookie."""
 class Vault:
     """Stores the cookie, and returns the stored one. The record outlives the actor's instances.
 
+    Each call may raise what `Mailbox.ask` raises.
+
     Args:
         keep: called with each new record, to keep it for the next process. Never waits or fails.
         record: the one that the process before has left.

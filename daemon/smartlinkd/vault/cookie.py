@@ -16,7 +16,7 @@ from smartlinkd.errors import Invalid
 
 MAX_BYTES = 64 * 1024
 MAX_PAIRS = 150
-"""Chromium keeps at most 150 cookies per site, and evicts the oldest."""
+"""Chromium evicts cookies of a site that has more than 180, until 150 are left."""
 MAX_PAIR_BYTES = 4096
 """A whole `name=value`. Chromium does not count the `=` (RFC 6265bis, section 5.6), so this is one
 byte below its limit."""
