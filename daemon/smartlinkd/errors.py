@@ -1,7 +1,7 @@
 """The errors that refuse one request.
 
-A `Refused` is the fault of one request. Its text says what is wrong and what to do, and never holds
-a secret. The HTTP API maps each class to one status (api/errors.py), and the actor that raises it
+A `Refused` ends one request alone. Its text says what is wrong and what to do, and never holds a
+secret. The HTTP API maps each class to one status (api/errors.py), and the actor that raises it
 goes on (supervision/actor.py). Any other exception is a bug, and ends the actor it happened in.
 """
 
@@ -66,7 +66,7 @@ class NotNow(Refused):
 
 
 class TooManyTries(NotNow):
-    """The client's network has failed too often, and has to wait."""
+    """Too many tries have failed: those of the client's network, or all for one-time codes."""
 
 
 class TooManyAtOnce(NotNow):
@@ -74,7 +74,7 @@ class TooManyAtOnce(NotNow):
 
 
 class Unavailable(NotNow):
-    """An actor is starting, restarting or full."""
+    """The daemon cannot do it now: a part of it restarts or is full, or the disk is, say."""
 
 
 class UpstreamFailed(Refused):

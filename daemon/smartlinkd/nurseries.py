@@ -24,8 +24,7 @@ async def background(task: Callable[[], Awaitable[object]]) -> AsyncIterator[Non
     A failure of the task cancels the block.
 
     Raises:
-        Exception: the block's own error if it has one, else the task's.
-        BaseExceptionGroup: the task failed while the caller was cancelled.
+        Exception: the block's own error if it has one, else (also if it was cancelled) the task's.
     """
     error: BaseException | None = None
     try:

@@ -1,7 +1,7 @@
 """The kind of the file at a path, or an error that this cannot be known.
 
-pathlib's `exists()` is False for a path that this process may not look at (always since Python
-3.14). An error that says "does not exist" would then send its reader the wrong way.
+Since Python 3.14 pathlib's `exists()` is False for a path that this process may not look at. An
+error that says "does not exist" would then send its reader the wrong way.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def disk_is_full(error: BaseException | None) -> bool:
 
 @contextmanager
 def saving() -> Iterator[None]:
-    """Save in the block, for a caller that waits.
+    """Refuse the caller if the block cannot save.
 
     An `OSError` passes through: memory and disk may differ then, so the actor has to end, and its
     next instance reads the file again.
@@ -237,8 +237,8 @@ def load_secret(path: Path, *, name: str, loss: str) -> SecretBytes:
         loss: the effect of a new secret, such as "ends every session".
 
     Raises:
-        StateUnusable: the file cannot be read, or holds something else.
-        NotSaved: a new file could not be written.
+        StateUnusable: the file cannot be read, holds something else, or others may open it.
+        NotSaved, OSError: a new file could not be written, as in `replace_file`.
     """
     content = read_private(path, most=_MAX_SECRET_FILE)
     if content is None:

@@ -39,7 +39,7 @@ def blank_unprintable(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of `text`, cut to `MAX_LINE` characters."""
+    """Return the first line of `text`, cut after `MAX_LINE` characters, which "…" then shows."""
     first = text.strip().partition("\n")[0]
     return first if len(first) <= MAX_LINE else f"{first[:MAX_LINE]}…"
 

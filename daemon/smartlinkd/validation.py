@@ -2,7 +2,8 @@
 
 pydantic's own texts speak of Python and quote the value, which may be a password. So each kind of
 error has a text here, with the field before it and never the value. HTTP bodies, the messages of
-crews' workers, the arguments of their tools and the configuration use them.
+crews' workers and the arguments of tools use them. The configuration has texts of its own
+(`config/problems.py`), and shares `BadValue`.
 """
 
 from __future__ import annotations
