@@ -79,7 +79,7 @@ class Auth:
 
         Raises:
             StateUnusable: a saved file cannot be read or trusted.
-            NotSaved: a missing file could not be made.
+            NotSaved, OSError: a file could not be written (`replace_file`).
         """
         saved = await on_thread(load, self._directory)
         secret = await on_thread(load_signing_secret, self._directory, self._signing_secret)
@@ -112,8 +112,8 @@ class Auth:
             password_hash: has passed `check_hash`.
 
         Raises:
-            Unavailable: the end of the sessions could not be saved. The new password is in force
-                all the same, but a restart with the old hash would make old sessions valid again.
+            Unavailable: too many changes wait, or the disk failed. In the second case the new
+                password is in force, but a restart with the old hash can revive old sessions.
         """
         self._password_hash = password_hash  # also for the next instance
         await self.mailbox.ask(AuthState.change_password, password_hash)
@@ -178,7 +178,8 @@ class Auth:
         """Switch the second factor on, and end all sessions but this one. The code is used up.
 
         Raises:
-            Invalid: code or secret is malformed, or the second factor is on.
+            Invalid: the code has not 6 digits, the secret is not the latest of `begin_setup` or
+                over 10 minutes old, or the second factor is on.
             NotAllowed: the session has ended.
             WrongCredential: the code is wrong.
             TooManyTries: the address, or everybody, has to wait.

@@ -3,7 +3,8 @@
 `auth.json` has the second factor and the epoch of valid tokens, `ended-sessions.json` the sessions
 that a logout ended, `password-digest` the last password's digest, `signing-secret` the key of
 tokens. A file that is damaged, of another version or readable by others stops the start with
-`StateUnusable`. See docs/decisions/031-files-and-tokens.md.
+`StateUnusable`; a damaged `password-digest` only ends every session. See
+docs/decisions/031-files-and-tokens.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SECRET_FILE: Final = "signing-secret"  # noqa: S105 - a file's name
 PASSWORD_FILE: Final = "password-digest"  # noqa: S105 - a file's name
 LOGOUTS_FILE: Final = "ended-sessions.json"
 MAX_FILE: Final = 256 * 1024
-"""Bytes read of a file; 1000 ended sessions take 60 KB, and the others less."""
+"""Bytes read of a file; 1000 ended sessions take 46 KB, and the others less."""
 MAX_LOGOUTS: Final = 1000
 KEPT_AFTER_EXPIRY: Final = 86_400
 """Seconds; the clock may be set back meanwhile."""

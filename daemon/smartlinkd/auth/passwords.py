@@ -34,7 +34,7 @@ VERSION: Final = 19
 """argon2 1.3 (RFC 9106); the way 1.0 overwrote memory can be exploited."""
 
 MIN_TAG_BYTES: Final = 16
-"""RFC 9106, section 3.1, allows 4; 128 bits is what it recommends for passwords."""
+"""RFC 9106 allows 4 (section 3.1), and finds 16 sufficient for most uses (section 4)."""
 
 MAX_PASSWORD: Final = 1024
 """Characters. Hashing longer texts would take time from others."""

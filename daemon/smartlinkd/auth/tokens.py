@@ -22,7 +22,7 @@ LIFETIME: Final[dict[Purpose, int]] = {"session": 7 * 24 * 3600, "mfa": 5 * 60}
 """Seconds (docs/api.md)."""
 
 MAX_TOKEN: Final = 1024
-"""Characters; the daemon's own have about 430."""
+"""Characters; the daemon's own have about 380."""
 
 CLOCK_SKEW: Final = 60
 """Seconds by which the clock may have been set back since a token was made (an NTP step)."""
