@@ -35,7 +35,7 @@ from smartlinkd.http_server.places import HttpLimits
 
 logger = logging.getLogger(__name__)
 
-MOST_READ = 8 * 1024  # bytes; no other task runs while they are parsed, be it a chunk a byte
+MOST_READ = 8 * 1024  # bytes; no other task runs while they are parsed, even as chunks of a byte
 SEND_SLICE = 64 * 1024  # bytes; `HttpLimits.send_seconds` is for one of these
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)

@@ -1,7 +1,7 @@
 """Limits on one client, and bounds on requests that hold a connection as long as they like.
 
-These are followers (an event stream, a `?wait=`) and bodies that have not arrived yet. Without a
-bound one client could take every connection with them, and nobody else would be served.
+These are followers (an event stream, a `?wait=`, a call over MCP) and bodies that are incomplete.
+Without a bound one client could take every connection with them, and nobody else would be served.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HttpLimits:
     """A connection that the server has closed is read on for that long, so that its last answer
     arrives."""
     last_call_seconds: float = 0.5
-    """After a stop, for requests that were on their way: most of a round trip."""
+    """After a stop, for requests that were on their way."""
     refusals: int = 64
     """Clients at once for which `linger_seconds` is kept while all connections are at work."""
 

@@ -26,7 +26,7 @@ from smartlinkd.http_server.places import DEFAULT_LIMITS, HttpLimits, Places
 logger = logging.getLogger(__name__)
 
 LOG_INTERVAL_S: Final = 60.0
-"""Seconds after which a shortage, of connections or of descriptors, is logged again."""
+"""Seconds until a shortage is logged again: one of connections, without a refusal in between."""
 
 _ASKED = 64 * 1024  # bytes that a refused client may have sent meanwhile
 _TRIES: Final = logging.getLogger("trio.serve_listeners")
