@@ -1,9 +1,9 @@
 """Guards of operations: sessions, API keys and their scopes, the sync key, and local clients.
 
-`Guards` has a member for each kind of access. Those that take a `scope`, and `crew_caller`, check
-it of API keys.
-A guard runs before the body is read, so a client without access does not learn what a body should
-be. It runs again when the body is there, because a session can end in the meantime.
+`Guards` has a member for each kind of access. Those that take a `scope` refuse an API key without
+it; `crew_caller` refuses one without `crews`. A guard runs before the body is read, so a client
+without access does not learn what a body should be. It runs again when the body is there, because
+a session can end in the meantime.
 """
 
 from __future__ import annotations

@@ -52,12 +52,12 @@ class Access:
     refusals: tuple[int, ...] = (403, 503)
     """Statuses that `admit` can lead to."""
     scope: str | None = None
-    """The scope that an API key needs. Without one, no key opens the operation."""
+    """The scope that an API key needs, for the document: `admit` checks it."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One row of the table. `media` is the type of an answer that is no JSON."""
+    """One row of the table. `media` is the answer's media type."""
 
     method: str
     path: str

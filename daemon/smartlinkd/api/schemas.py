@@ -1,7 +1,7 @@
 """Request and response bodies of the owner's API (docs/api.md).
 
-In a request, null in an optional field means that it is left out. A field that only the owner may
-read is a `SecretStr`, which no print shows.
+In a request, null in an optional field means that it is left out, and a secret is a `SecretStr`,
+which no print shows.
 """
 
 from __future__ import annotations

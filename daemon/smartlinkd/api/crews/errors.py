@@ -1,6 +1,7 @@
 """Failures of the crews' API: `{"error": "<title>", "message": "<detail>"}`.
 
-Every failure below a crew's base address has this shape, also for paths that no operation has.
+Every failure below `/crews/`, and at a crew's address of its own, has this shape, also for paths
+that no operation has. At `/` of the main app only the paths of the default crew's operations do.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from smartlinkd.crews.catalog.catalog import UNDER
 from smartlinkd.http_server.failures import FailureBody, plain_body
 
 _TITLES: Final = {
-    413: "Content Too Large",  # http.HTTPStatus has older names for these two
+    413: "Content Too Large",  # RFC 9110; http.HTTPStatus has an older name
     422: "Validation Error",
 }
 _IN_BRACES: Final = re.compile(r"\\\{\w+\\\}")
 
 
 def crew_failure_body(status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
-    """Return a failure's body."""
     title = _TITLES.get(status) or HTTPStatus(status).phrase
     return CrewFailure(error=title, message=text).model_dump()
 

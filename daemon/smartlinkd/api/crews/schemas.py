@@ -1,7 +1,7 @@
 """The bodies of the crews' API, by the names that clients of deployed CrewAI crews use.
 
 Requests come in camelCase and in snake_case (clients write both) and null counts as left out.
-Answers are in snake_case, but for one field, and always complete: what is not known yet is null.
+Answers are in snake_case, but for one field. What is not known yet is null.
 """
 
 from __future__ import annotations

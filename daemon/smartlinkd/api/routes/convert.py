@@ -29,7 +29,7 @@ from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 
 def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -> None:
-    """Add the operation to `api`."""
+    """Add these operations to `api`."""
 
     @api.operation(
         "POST",
@@ -97,7 +97,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
         return ConvertTextResponse(text=text, mapping=results)
 
     async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
-        """The request's own cookie, else the stored one. Raises `Invalid`."""
+        """Return the request's own cookie, else the stored one or None. Raises `Invalid`."""
         if body.cookie:  # neither null nor empty
             if not conversion.needs_cookie:
                 raise Invalid(

@@ -28,7 +28,7 @@ NOT_NAMED_LOCALLY = "Local Sync"
 
 
 async def read_cookie(pasted: SecretStr, market: Market) -> str:
-    """Return the header's value in the cookie that a request brings. Raises `Invalid`."""
+    """Return a pasted cookie as the value of a Cookie header. Raises `Invalid`."""
     text, now = pasted.get_secret_value(), time.time()
     if len(text) <= MAX_BYTES:
         return header_value(text, market, now)

@@ -37,7 +37,7 @@ _WANTED: Final = (
 
 
 def _moment(given: str, *, is_end: bool) -> int:
-    """Return milliseconds since 1970. A date is its first moment in UTC, at the end the day's last.
+    """Return milliseconds since 1970. A date is its first moment in UTC; as an end, the next day's.
 
     Raises `ValueError`.
     """
