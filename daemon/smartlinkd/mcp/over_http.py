@@ -83,7 +83,7 @@ class McpActor:
         """Pass the current request to the transport, and return its answer while it comes.
 
         Raises:
-            Unavailable: the transport is being restarted.
+            Unavailable: the transport is down, or ended without an answer.
         """
         if self._start is None:
             raise Unavailable("MCP is being started; try again", retry_after=RETRY_S)

@@ -1,4 +1,4 @@
-"""The tools: each calls the HTTP API with the caller's key, and shows only with the key's scope."""
+"""The tools: each calls the HTTP API with the caller's key, and only keys with its scope see it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from smartlinkd.conversion.schemas import MAX_LINKS, MAX_SUB_IDS
 from smartlinkd.validation import describe_errors
 
 CALL_S: Final = 180.0
-"""For a call: a conversion may take `browser.job_timeout`, and wait before it."""
+"""For a call: a conversion takes `browser.job_timeout` at most, by default 60 s."""
 CREW_WAIT_S: Final = 60.0
 """For a crew's end; then `run_crew` answers with the id."""
 POLL_S: Final = 1.0
