@@ -1,7 +1,7 @@
 """The page's files as one bundle, whose addresses change with its content.
 
-`index.html` names everything else below a folder that is called by a digest of all files. So
-browsers keep the files for good, and never mix those of two versions.
+All but `index.html` and `STABLE` are below a folder that is called by a digest of them and of
+`index.html`. So browsers keep them for good, and never mix those of two versions.
 """
 
 from __future__ import annotations

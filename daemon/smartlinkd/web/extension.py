@@ -1,7 +1,7 @@
 """The browser extension as the files that people install.
 
-`extension/` of the repository is the extension itself. An installed daemon has it beside its
-environment, in `share/smartlinkd/extension`.
+`extension/` of the repository is the extension itself. An installed daemon has it in its
+environment, at `share/smartlinkd/extension`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,6 @@ class Vendored(BaseModel):
 
 
 def read_list() -> Vendored:
-    """Read `vendor.json`."""
     return Vendored.model_validate_json(LIST.read_bytes())
 
 
@@ -76,7 +75,7 @@ def renew() -> None:
     Raises:
         subprocess.CalledProcessError: npm could not fetch a package.
         ValueError: a package names another licence than the list.
-        FileNotFoundError: a package lacks a file of the list.
+        FileNotFoundError: there is no npm, or a package lacks a file of the list.
     """
     vendored = read_list()
     wanted = [f"{library.name}@{library.version}" for library in vendored.libraries]

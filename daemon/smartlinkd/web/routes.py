@@ -16,9 +16,7 @@ PREFIX: Final = "/app/"
 
 
 def register(target: Quart, site: Site) -> None:
-    """Serve the page to anyone: there is no secret in its files.
-    `target` is the main app.
-    """
+    """Serve the page to anyone: there is no secret in its files. `target` is the main app."""
     bundle = read_bundle(site)
     headers = {
         **HEADERS,
