@@ -118,7 +118,7 @@ class Smartlinkd:
                 yield link, mapping[link]
 
     def convert_text(self, text: str, sub_ids: Sequence[str] = ()) -> ConvertTextResponse:
-        """Return the text with its marketplace links replaced; at most 15 links and 64 KiB."""
+        """Return the text with its links replaced; at most 15 different ones and 64 KiB."""
         return self._connection.post(
             "/api/convert-text",
             {"text": text, "subIds": list(sub_ids)},
@@ -166,7 +166,7 @@ class Smartlinkd:
         return self._connection.get("/api/account", AccountResponse)
 
     def clear_account(self) -> int:
-        """End the pause of every account, and return how many ended."""
+        """End pauses and lost sessions of all accounts, and return how many accounts had one."""
         return self._connection.post(
             "/api/account/clear", {}, ClearedResponse, is_safe=True
         ).cleared
@@ -281,7 +281,7 @@ class Smartlinkd:
 
 
 def _read_mapping(response: httpx.Response) -> dict[str, LinkEntry]:
-    """Return the results by link. Half a character in a link, which only Python reads, is kept."""
+    """Return the results by link. `json` keeps half a character in a link; pydantic refuses it."""
     try:
         return ConvertResponse.model_validate(json.loads(response.content)).mapping
     except (ValueError, ValidationError):

@@ -24,9 +24,9 @@ from smartlinkd.untrusted import escape_unprintable
 
 CONNECT_S = 10.0
 ANSWER_S = 180.0
-"""For an answer: a conversion may take `browser.job_timeout`, and wait before it."""
+"""For an answer: a conversion takes `browser.job_timeout` at most, by default 60 s."""
 PATIENCE_S = 180.0
-"""For all tries of one request."""
+"""No try of a request begins after these."""
 MAX_WAIT_S = 60.0
 """Longest pause before a try."""
 MAX_ERROR = 2000
@@ -85,7 +85,7 @@ class Connection:
         return self.read(self.send("GET", path, query=query), model)
 
     def delete(self, path: str) -> None:
-        """Send a DELETE, which is carried out once. Raises `ClientError`."""
+        """Send a DELETE, and not again when a connection was lost. Raises `ClientError`."""
         self.read(self.send("DELETE", path, is_safe=False), DoneResponse)
 
     def post(
@@ -122,6 +122,7 @@ class Connection:
         Raises:
             ApiFailure: the daemon refused it.
             Unreachable: no daemon answered.
+            ClientError: the answer is larger than `MAX_ANSWER`.
         """
         request = self._http.build_request(
             method,
@@ -229,7 +230,7 @@ def checked_url(url: str, *, allow_http: bool) -> str:
     """Return the address without its last slash.
 
     Raises:
-        ClientError: it is no http or https address, or would carry a key in clear over a network.
+        ClientError: it is no server's http or https address, or would carry a key in clear.
     """
     try:
         parsed = httpx.URL(url)
