@@ -26,11 +26,10 @@ from smartlinkd.vault.cookie import Cookie
 logger = logging.getLogger(__name__)
 
 MAX_ACCOUNTS: Final = 256
-"""Accounts that are kept, apart from those that are paused or busy."""
+"""Accounts that are kept, unless more are paused or busy."""
 
 _SHOWN: Final = 12
-"""Characters of an account's name that are shown. A user id is shorter. A whole digest would be
-enough to pass for its cookie among the cached links."""
+"""Characters of an account's name that are shown. A user id is shorter; a digest is cut."""
 
 _MAX_AFFILIATE_IDS: Final = 16
 
@@ -86,8 +85,8 @@ def digest_of(cookie: Cookie | None) -> str | None:
 class Account:
     """One account of the marketplace.
 
-    The status is that of the stored cookie. If this process has stored none, a result with any
-    cookie changes it.
+    A human check with any cookie pauses it. A lost session counts only with its stored cookie, or
+    with any as long as this process knows of no stored one.
     """
 
     def __init__(self, name: str, on_change: AccountChanged, pause: Pause | None = None) -> None:
@@ -100,7 +99,7 @@ class Account:
         self._is_used = pause is not None
         # The cookies that the pause or the lost session is about.
         self._troubled: tuple[str | None, ...] = ()
-        # The cookies that were stored in this process. The last one is stored now.
+        # The stored cookies that this process knows of. The last one was stored last.
         self._stored: tuple[str, ...] = ()
         self.state = AccountState(AccountStatus.ACTIVE, datetime.now(UTC), None)
         if pause is not None:
@@ -199,7 +198,7 @@ class Account:
         self._stored = (*others, cookie.digest)[-MAX_COOKIES:]
 
     def _speaks_for_account(self, cookie: Cookie | None) -> bool:
-        # A request may bring a cookie of its own, and a submit of the one before may come late.
+        # A request may bring a cookie of its own, and a submit with the one before may end late.
         return not self._stored or digest_of(cookie) == self._stored[-1]
 
     def _activate(self) -> bool:

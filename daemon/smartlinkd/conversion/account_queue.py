@@ -46,7 +46,7 @@ Submit = Callable[[Cookie | None, Sequence[Product], SubIds, MaySend], Awaitable
 
 @dataclass(eq=False)
 class PendingLink:
-    """A link that waits for its row. All who want the same of the same cookie share it."""
+    """A link that waits for its row. Requests with the same cookie and sub-ids share it."""
 
     cookie: Cookie | None
     product: Product
@@ -140,14 +140,14 @@ class AccountQueue:
         return pending
 
     async def wait_for_row(self, pending: PendingLink) -> Row:
-        """Wait for the link's row. Raises what its submit raised.
+        """Wait for the link's row. Raises the `Refused` that ended its submit or its wait.
 
         A link whose last waiter leaves is removed from the queue, or from its submit.
         """
         return await pending.result.wait(partial(self._remove, pending))
 
     def pause(self, cookie: Cookie | None) -> None:
-        """Pause the account, and refuse all waiting links.
+        """Pause the account, refuse all waiting links, and end the reads of product data.
 
         A submit that is at the portal already keeps its result.
         """
@@ -254,8 +254,8 @@ class AccountQueue:
 class AccountQueues:
     """The queues of all accounts, and the bound on the submits that wait in them.
 
-    It keeps at most `MAX_ACCOUNTS`, apart from those that are paused or busy. The least recently
-    used account is evicted first, and a paused one never.
+    It keeps at most `MAX_ACCOUNTS`, unless more are paused or busy. The least recently used account
+    is evicted first, a paused or busy one never.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class PortalTabs:
 
 
 class BrowserLinks:
-    """Makes links on the portal's custom-link page, by its form or by the page's own request."""
+    """Makes links on the portal's custom-link page, by its form or by a call from the page."""
 
     needs_cookie = True
 
@@ -125,7 +125,7 @@ class BrowserLinks:
 
 
 class BrowserProducts:
-    """Reads product data by the portal's own call, from its page (`fetch`) or by opening one."""
+    """Reads product data by a call from a portal page (`fetch`), or by opening the product's."""
 
     needs_cookie = True
 

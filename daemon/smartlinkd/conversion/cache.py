@@ -38,7 +38,7 @@ class TTLCache(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, *, ttl_s: float | None = None) -> None:
-        """Replace the result for `key`. `ttl_s` is for this result alone."""
+        """Cache the result for `key`. `ttl_s` is for it alone; with 0 nothing is cached."""
         seconds = self._ttl_s if ttl_s is None else ttl_s
         if seconds <= 0:
             return

@@ -108,7 +108,7 @@ class ProductReader:
             logger.warning("product data is not read for a minute: %s", silence)
         except _REFUSES_PRODUCTS as refusal:
             self._paused.put(digest_of(cookie), True)
-            queue.end_reads()  # they would open the same page again
+            queue.end_reads()  # they would be refused as well
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
             logger.warning("no data of product %s: %s", product, refusal)

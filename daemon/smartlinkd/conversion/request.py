@@ -39,7 +39,7 @@ class ConversionRequest:
     links: tuple[str, ...]
     sub_ids: SubIds
     cookie: Cookie | None
-    """None where the sources need no cookie, or none is stored."""
+    """None if the client sent none and none is stored."""
     client: str
     """The client's name, for the history."""
     fail_on_transient_error: bool = False
@@ -124,7 +124,7 @@ class RequestProgress:
 
 
 async def parse_links(links: Sequence[str], market: Market) -> Parsed:
-    """Return the product or short link that each of `links` means. Raises `NoThread`."""
+    """Return what each of `links` means. Raises `NoThread`."""
 
     def parse_all() -> Parsed:
         return {link: parse(link, market) for link in links}

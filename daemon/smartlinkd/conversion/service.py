@@ -2,8 +2,8 @@
 
 The links of a request are parsed and short ones resolved. Each product that is not cached joins its
 account's queue, and product data is read for what was converted. Each link has a task of its own,
-so a slow one holds up no other. The request is answered when the last link is done or its deadline
-has passed. No converted link is lost: see `request.py`.
+so a slow one holds up no other for long. The request is answered when the last link is done or its
+deadline has passed. No converted link is lost: see `request.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from smartlinkd.vault.cookie import Cookie
 logger = logging.getLogger(__name__)
 
 _OTHER_CALLS = 8
-"""Mailbox slots beside those for requests: a service full of them still takes a cookie or a clear,
+"""Calls that run beside the requests: a service full of requests still takes a cookie or a clear,
 and reports its status."""
 
 _NO_COOKIE = "open api"
@@ -102,7 +102,7 @@ class ConversionSetup:
     on_account_changed: Callable[[str, AccountState], None] = ignore
     """Called with an account's shown name and its new state."""
     on_account_replaced: Callable[[str, str], None] = ignore
-    """Called with the shown names of the account whose cookie was stored, and of the new one."""
+    """Called with the shown names of the account of the cookie before, and of the new one."""
     on_cookie_missing: Callable[[bool], None] = ignore
     """Called with True if links are wanted and no cookie is stored, with False when one is."""
     on_converted: Callable[[ConversionRequest, Mapping[str, LinkResult]], None] = ignore
@@ -165,9 +165,9 @@ class ConversionService:
 
         Raises:
             Invalid: there is no cookie.
-            SessionLost, HumanCheck, UpstreamFailed: no link was made, and the links are not to
-                blame.
-            Unavailable: the work did not begin in time, or no thread can be started.
+            UpstreamFailed: no link was made, and the links are not to blame.
+            Unavailable: the same, as too much waits or a part of the daemon is starting.
+            Refused: one of `TRANSIENT`, with `fail_on_transient_error`, even if links were made.
         """
         try:
             results = await self._convert(request)
@@ -228,13 +228,13 @@ class ConversionService:
     def report_human_check(self, cookie: Cookie) -> None:
         """Report that a tab of this cookie shows a human check. Never waits.
 
-        Nobody may work in the tab, and then the check would be forgotten when it is closed.
+        Without this, a check in a tab that no job uses would be forgotten when the tab is closed.
         """
         with suppress(trio.WouldBlock):  # as many wait as there may be accounts
             self._send_check.send_nowait(cookie)
 
     async def clear_accounts(self) -> int:
-        """End all trouble, for the owner. Returns how many accounts had been stopped."""
+        """End all trouble. Returns how many accounts were paused or had lost their session."""
         return await self.mailbox.ask(_ConversionService.clear_accounts)
 
     async def status(self) -> ConversionStatus:
