@@ -1,4 +1,4 @@
-"""All knowledge of the marketplace (Shopee): its hosts, links, answers, signs and arithmetic.
+"""The marketplace (Shopee): its hosts, links, answers, signs and arithmetic.
 
 `shortlinks`, `open_api` and `third_party` make HTTP requests without a cookie; `portal` and
 `page_state` drive a tab of the owner's. The other modules are pure. Nothing here hides automation,

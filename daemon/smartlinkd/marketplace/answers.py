@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class FailCode(IntEnum):
-    """The `failCode` in our answers (affiliate service, section 7)."""
+    """The `failCode` in our answers ("Converting" in docs/api.md)."""
 
     SUCCESS = 0
     UNKNOWN = -1
@@ -76,7 +76,8 @@ def parse_links_answer(
     """Return a row for each of `asked`, from the answer to a submit of their links.
 
     Raises:
-        SessionLost, HumanCheck, PortalDown: as `read_json`.
+        SessionLost, HumanCheck: as `read_json`, or a code in the answer says so.
+        PortalDown: as `read_json`, or it has neither data nor errors.
         PortalError: GraphQL refused the whole call.
         PortalChanged: there are more rows than links.
     """

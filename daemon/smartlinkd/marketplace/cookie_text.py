@@ -37,7 +37,7 @@ _HEADER_NAME: Final = re.compile(r"cookie(?:\s*:|[^\S\r\n]*[\r\n])", re.IGNORECA
 _HTML: Final = re.compile(r"<[a-zA-Z!?/]")
 # Also the lines of a curl command that hold its cookies, without the rest of it.
 _CURL: Final = re.compile(r"(?:[$>]\s+)?curl(?:\.exe)?\s|(?:-b|-H|--cookie|--header)\s")
-# Other than Unicode's category of format characters, and than white space.
+# Invisible characters that are neither white space nor in Unicode's category Cf.
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
     chr(code)
     for code in range(0xFE00, 0xFE10)  # variation selectors
@@ -94,7 +94,7 @@ def _value_in(text: str, market: Market, now: float) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Return the text without one pair of quotes, or without one header name in front."""
+    """Return the text without one pair of quotes, one quote in front, or one header name."""
     if quoted := _QUOTED.fullmatch(text):
         if quoted[1] == '"' and "\\" in text:
             try:
@@ -372,9 +372,9 @@ def _bash_words(text: str) -> Iterator[str]:
 
 
 def _cmd_words(text: str) -> Iterator[str]:
-    """Yield the words as the browser had them that wrote the command.
+    """Yield the words of a command that a browser wrote for cmd.
 
-    It escaped backslashes and quotes for curl first, then everything for cmd.
+    The browser escaped backslashes and quotes for curl first, then everything for cmd.
     """
     plain = _CARET.sub(lambda found: "" if "\n" in found[1] else found[1], text)
     return _words(

@@ -1,4 +1,4 @@
-"""The errors of the portal, and of an account on it, in words for the owner.
+"""The errors of the marketplace, and of an account on it, in words for the owner.
 
 All are `UpstreamFailed`: before anything was converted, a request fails with 502.
 """
@@ -34,7 +34,7 @@ class HumanCheck(MarketplaceFailed):
 
 
 class AccountFrozen(MarketplaceFailed):
-    """The marketplace lets this account in, but not make links: the portal's form is disabled."""
+    """The account may not make links: the portal's form is disabled, or the Open API says so."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -68,7 +68,7 @@ class PortalSilent(MarketplaceFailed):
 
 
 class PortalError(MarketplaceFailed):
-    """GraphQL refused a whole call. Its links get -1; the account is fine.
+    """GraphQL refused a whole call. Its links get a `failCode`; the account is fine.
 
     `detail` is the portal's message, shortened, and `code` its number, if any; both are logged.
     """

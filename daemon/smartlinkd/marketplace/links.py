@@ -167,14 +167,14 @@ def affiliate_id_in(long_link: str) -> str | None:
 def sub_ids_in(long_link: str) -> str | None:
     """Return the sub-ids that a sale is counted under, as `joined_sub_ids` writes them.
 
-    None when the affiliate long link does not have any.
+    None when the long link has no parameter for them.
     """
     found = _SUB_IDS.search(long_link)
     return joined_sub_ids(found[1].split("-")) if found else None
 
 
 def joined_sub_ids(sub_ids: Sequence[str]) -> str:
-    """Return the sub-ids as a long link has them, without the empty ones at the end."""
+    """Return the sub-ids as a long link has them, in lower case, without empty ones at the end."""
     return "-".join(sub_ids).rstrip("-").lower()
 
 

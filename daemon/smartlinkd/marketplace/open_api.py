@@ -2,8 +2,8 @@
 
 A call is a GraphQL document in a POST whose exact bytes are signed. The document has its values in
 it: published clients disagree on the names of the input types that variables would need, and a
-wrong name fails the call. Every error comes with HTTP 200, in `errors`. A call makes one link, and
-2000 calls an hour are allowed.
+wrong name fails the call. Its own errors come with HTTP 200, in `errors`. A call makes one link,
+and 2000 calls an hour are allowed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class OpenApi:
             OpenApiBusy: the calls of this hour are used up.
             AccountFrozen: the account may not make links.
             PortalDown: the answer cannot be read.
-            PortalSilent: there is no answer in time.
+            PortalSilent, NoThread: there is no answer in time, or no thread for the call.
         """
         parameters = (
             f"originUrl:{json.dumps(product.url(self._market))},subIds:{json.dumps(list(sub_ids))}"
@@ -168,7 +168,7 @@ class OpenApi:
 
 
 def read_answer(reply: Reply) -> dict[str, Any]:
-    """Return the `data` of an answer. Raises the error in it, as `OpenApi.short_link`."""
+    """Return the `data` of an answer. Raises the error in it, as `OpenApi.product`."""
     answer = json_object(reply.text)
     if answer is not None and (errors := answer.get("errors")):
         raise _error(*graphql_error(errors))

@@ -140,8 +140,8 @@ async def load(page: Page, url: str) -> None:
 
     Raises:
         HumanCheck: the load led to a check.
-        SessionLost: it ended at a login, or with HTTP 401 or 403.
-        PortalDown: it failed with an HTTP error.
+        SessionLost: it ended at a login, or failed with HTTP 401 or 403.
+        PortalDown: it failed with another HTTP error. An error that has a page raises nothing.
         BrowserFailed: it failed otherwise.
     """
     if sign_of_url(await page.url()) is HumanCheck:

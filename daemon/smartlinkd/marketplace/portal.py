@@ -2,7 +2,8 @@
 
 `submit_form` fills in the custom link page's form, presses its button, and reads the answer that
 the page receives. `submit_fetch` makes the same call from the page: a choice of the owner's, never
-a fallback (docs/decisions/059-human-checks.md). After any error the tab must not be used again.
+a fallback (docs/decisions/059-human-checks.md). `read_product_…` read product data. After an error
+of loading or submitting, the tab must not be used again.
 """
 
 from __future__ import annotations
@@ -258,8 +259,7 @@ def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
 async def _broken_off(
     page: Page, market: Market, response: CapturedResponse, to: str
 ) -> MarketplaceFailed:
-    """Return the error for an answer without a body. Raises it if the page has left for a login or
-    check."""
+    """Return the error for an answer without a body. Raises as `check_settled`."""
     await check_settled(page, market)
     if response.status in LOGIN_STATUSES:
         return SessionLost()

@@ -1,4 +1,4 @@
-"""Product data: thirteen fields (docs/api.md), and how they are read.
+"""Product data: thirteen fields, and how they are read.
 
 Each field is null if it is not known. A field that cannot be read costs that field alone: a product
 without a name still has its price. The commission is in whole units of the market's currency:
@@ -120,7 +120,7 @@ def product_data(
     cap: Decimal | int,
     link: links.Product | None,
 ) -> ProductData:
-    """Return the thirteen fields of what a source gives, in its own precision; None is unknown."""
+    """Return the thirteen fields, rounded, of what a source gives. None is unknown."""
     whole_cap = half_up(Decimal(cap))
     parts = commission(price, rates, whole_cap) if rates and price is not None else None
     return ProductData(

@@ -2,8 +2,8 @@
 
 Strangers choose what is fetched here. So every hop must be an address of the market (`follow` in
 `links.py`), and hops, bytes and seconds are bounded. The first product address is the result; its
-page is never fetched. Hops to one host wait for each other, so that a silent host delays only its
-own short links.
+page is never fetched. Only `CONCURRENT_HOPS` to one host run at once, so that a silent host delays
+only its own short links.
 """
 
 from __future__ import annotations

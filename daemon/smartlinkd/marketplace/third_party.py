@@ -61,7 +61,7 @@ class ThirdParty:
         Raises:
             ProductsRefused: it does not accept the request.
             PortalDown: its answer cannot be read.
-            PortalSilent: there is no answer in time.
+            PortalSilent, NoThread: there is no answer in time, or no thread for the call.
         """
         try:
             reply = await self._http.request(

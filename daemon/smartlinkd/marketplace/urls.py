@@ -131,7 +131,7 @@ def is_plain_host(host: str) -> bool:
 
 
 def covers(origin_url: str, host: str, port: int | None) -> bool:
-    """True if `host` and `port` are the origin's, or `host` is a sub-domain of its host."""
+    """True if `port` is the origin's, and `host` is its host or a sub-domain of it."""
     own, own_port = host_and_port(origin_url)
     return port == own_port and is_at_or_below(host, own)
 
