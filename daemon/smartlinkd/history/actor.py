@@ -2,7 +2,7 @@
 
 `keep` appends to a queue in memory and returns. A task writes the queue to the file. A full or
 failing disk costs entries and never a conversion. A damaged file is set aside, and one of a newer
-version is left alone. One thread uses the file, for one call at a time.
+version is left alone. One thread at a time uses the file, for one call.
 """
 
 from __future__ import annotations

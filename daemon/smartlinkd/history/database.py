@@ -1,7 +1,7 @@
 """The history's file `history.sqlite`, and the entries that wait in memory to be written to it.
 
 Every method but `add` blocks for as long as the disk takes, and belongs on a thread, one call at a
-time. The file is opened when it is needed first, and again after a failure. Each call first writes
+time. The file is opened when it is needed, also after damage and `close`. Each call first writes
 what waits, so a reader sees every link that was converted before it asked.
 """
 
@@ -142,7 +142,7 @@ class HistoryDatabase:
         ]
 
     def newest(self) -> int:
-        """Return the largest id that was given so far, 0 when there is none."""
+        """Return the largest id of an entry, 0 when there is none."""
         with self._reading() as connection:
             (newest,) = connection.execute("SELECT max(id) FROM entries").fetchone()
             return newest or 0
@@ -153,10 +153,7 @@ class HistoryDatabase:
             return self._delete(connection, [entry_id]) > 0
 
     def delete_some(self, filters: Filters, newest: int) -> int:
-        """Delete some of the entries up to the id `newest`. Returns how many; 0 when none is left.
-
-        Call it again until then.
-        """
+        """Delete some that fit, up to the id `newest`. Returns how many; 0 when none is left."""
         with self._writing() as connection:
             rows = _select(
                 connection, filters, "entries.id", limit=DELETED_AT_ONCE, before=newest + 1
@@ -174,7 +171,7 @@ class HistoryDatabase:
         return count
 
     def prune_some(self, kept: HistoryRetention, now_ms: int) -> bool:
-        """Delete some of what is beyond its retention, or give some free pages back to the disk.
+        """Delete some of what is beyond its retention, merge some of the index, or free some pages.
 
         Returns True if there may be more to do: call it again then.
         """

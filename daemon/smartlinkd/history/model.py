@@ -72,8 +72,8 @@ class Entry:
 class Filters:
     """Which entries are meant. Each filter that is set must fit.
 
-    `query` has words; each must be a part of the product's name, a link or a sub-id. `sub_id` must
-    be one of the sub-ids as a whole. Neither looks at upper or lower case or at diacritics.
+    `query` has words; each must be a part of the product's name, the link, the short link or a
+    sub-id. `sub_id` must be one of the sub-ids as a whole. Case and diacritics do not count.
     `since_ms` is the first moment that fits, `until_ms` the first one after it that does not.
     """
 

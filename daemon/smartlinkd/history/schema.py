@@ -1,7 +1,7 @@
 """The history's tables.
 
-`texts` holds what is searched, and `search` is the index over it (FTS5's external content). It is
-apart from `entries`, because a word of one or two signs is looked for in every text, and those rows
+`texts` holds what is searched, and `search` is the index over it (FTS5's external content). `texts`
+is apart from `entries`, because a word of one or two signs is looked for in each row, and its rows
 are short.
 """
 
