@@ -17,7 +17,7 @@ Network = IPv4Network | IPv6Network
 HIGHEST_PORT = 65535
 
 _PORT = re.compile(r"[0-9]{1,5}")
-# A label, and so a name, as in RFC 1123; underscores are let in because private zones use them.
+# Names as in RFC 1123, but a label may end in a hyphen, and have underscores: private zones do.
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
 
 

@@ -1,4 +1,4 @@
-"""The HTTP client for the marketplace, without the owner's cookie.
+"""The HTTP client for the marketplace and estimate services, without the owner's cookie.
 
 It is httpx's transport alone, which keeps no cookies and follows no redirect (the caller judges
 each hop). `deadline` covers a request from the lookup of the name to the last byte: httpx's
@@ -38,7 +38,7 @@ class NoAnswer(Exception):  # noqa: N818 - it names what came: nothing
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One response. `text` is its body, up to the bound."""
+    """One response. `text` is its body, up to the bound; "" for a redirect."""
 
     status: int
     headers: httpx.Headers

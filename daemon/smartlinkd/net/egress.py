@@ -163,6 +163,7 @@ async def resolve_name(host: str) -> Sequence[Address]:
 
     Raises:
         CannotConnect: it has none, or no name server answers.
+        NoThread: no thread can be started for the lookup.
     """
     try:
         found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
