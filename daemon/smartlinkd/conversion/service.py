@@ -395,7 +395,7 @@ class _ConversionService:
         cached = self._rows.get((digest_of(cookie), product, sub_ids))
         if cached is not None:
             return cached
-        if not progress.queued:  # all products of a request get in, or none
+        if not progress.queued:  # once one product of a request is in, all get in
             self._queues.check_room()
         queue = self._queue(cookie)
         pending = queue.enqueue(cookie, product, sub_ids)

@@ -2,7 +2,7 @@
 
 A call is a GraphQL document in a POST whose exact bytes are signed. The document has its values in
 it: published clients disagree on the names of the input types that variables would need, and a
-wrong name fails the call. Its own errors come with HTTP 200, in `errors`. A call makes one link,
+wrong name fails the call. The API's errors come with HTTP 200, in `errors`. A call makes one link,
 and 2000 calls an hour are allowed.
 """
 

@@ -17,7 +17,7 @@ Network = IPv4Network | IPv6Network
 HIGHEST_PORT = 65535
 
 _PORT = re.compile(r"[0-9]{1,5}")
-# Names as in RFC 1123, but a label may end in a hyphen, and have underscores: private zones do.
+# As in RFC 1123, but a label may end in a hyphen, and have underscores, as in private zones.
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
 
 
