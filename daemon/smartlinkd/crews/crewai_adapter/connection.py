@@ -99,7 +99,7 @@ class DaemonConnection:
         return cut(text, self.room())
 
     def room(self) -> int:
-        """Return the bytes that a task's end may have."""
+        """Return the bytes that a text about a task may have."""
         return OUTPUT if self._has_room(CALLS_UNTIL) else SHORT_OUTPUT
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:

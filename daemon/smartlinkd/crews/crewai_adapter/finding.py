@@ -15,7 +15,8 @@ def find(project: Path) -> Path | str:
     """Return a JSON crew's definition, or the module name of a classic project's `crew.py`.
 
     The rules are those of `crewai run`, but that a `crew.json` need not be named in pyproject.toml.
-    Raises `Unusable`, with a text of the form `what is wrong; what to do`.
+    Raises `Unusable`, with a text of the form `what is wrong; what to do`. A circle of links, a NUL
+    in a path or TOML that is nested too deeply raises OSError, ValueError or RuntimeError.
     """
     settings = _read_toml(project / "pyproject.toml")
     crewai = _table(settings, "tool", "crewai")

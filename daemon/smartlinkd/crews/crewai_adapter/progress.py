@@ -31,7 +31,7 @@ Who = tuple[str | None, str | None]
 
 
 class CrewProgress:
-    """Turns events into messages, but for tasks that are not the crew's own (a planner's)."""
+    """Turns events into messages. A task of CrewAI's own, such as a planner's, has only steps."""
 
     def __init__(self, daemon: DaemonConnection, tasks: list[Any]) -> None:
         self._daemon = daemon
@@ -59,7 +59,7 @@ class CrewProgress:
         }
 
     def listen(self, bus: Any) -> None:
-        """Handle every event from now on, in its own thread and before all others."""
+        """Handle every event from now on, in the thread that emits it, before all handlers."""
         emit = bus.emit
 
         def handled(source: Any, event: Any) -> Any:
@@ -117,7 +117,7 @@ class CrewProgress:
     def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
         """Ask a human about `output`. Without a prompt: whether it is a good answer to `task`.
 
-        Raises `Unusable` if the task is not the crew's own, and not one alone is open.
+        Raises `Unusable` if the task is not the crew's own and the open tasks are none or several.
         """
         with self._daemon.asking:
             with self._daemon.lock:

@@ -1,4 +1,4 @@
-"""The protocol's bounds, and texts and values in the form that the daemon takes. Pure."""
+"""The protocol's bounds, and texts and values in the form that the daemon takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = 1000
 TEXT = 64 * 1024
 ERROR = 4 * 1024
 # An execution may send 10 000 messages and 16 MiB. Steps and logs end at the first pair, tool calls
-# at the second. The rest is for the ends of tasks, questions to a human, and the result.
+# at the second. The rest is for tasks' starts and ends, questions to a human, and the result.
 STEPS_UNTIL = (8_000, 8 * 1024 * 1024)
 CALLS_UNTIL = (9_500, 12 * 1024 * 1024)
 # Bytes of a task's output, and of one when there is little room left.
@@ -58,7 +58,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def to_json(value: Any) -> Any:
-    """Return `value` as plain JSON, a model as its fields; None if it cannot be JSON."""
+    """Return plain JSON, models as fields, other objects as text; None if invalid or too deep."""
     try:
         text = json.dumps(value, default=_fields, allow_nan=False)
         return json.loads(text) if _depth(json.loads(text)) <= NESTING else None
@@ -77,7 +77,7 @@ def _depth(value: Any) -> int:
 
 
 def thought_of(text: str) -> str | None:
-    """Return the thought in `Thought: … Action: …` or `Thought: … Final Answer: …`."""
+    """Return the thought in `Thought: … Action: …` or `Thought: … Final Answer: …`, else None."""
     marker = re.search("^(Action|Final Answer):", text, re.MULTILINE)
     return (
         text[: marker.start()].strip().removeprefix("Thought:").strip() or None if marker else None
