@@ -56,7 +56,7 @@ def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
 
 
 def _convert(daemon: DaemonConnection, request: PostRequest) -> tuple[list[Deal], list[FailedLink]]:
-    """Be the scout: have the links converted. Raises `NoPost`."""
+    """Be the scout: have the links converted. Raises `NoPost` if none is converted."""
     count = len(request.links)
     daemon.send(
         "task_started",
