@@ -1,8 +1,8 @@
 """`batchCustomLink`: the call that the portal accepts, and the rows that it answers. Pure.
 
-`read_batch` accepts the call of the portal's own page alone. `row_of` decides one link, more
-strictly than the real portal where a sloppy client earns money for the wrong account: it accepts
-the canonical form of a product's link without a query, and no short link.
+`read_batch` accepts the call of the portal's own page alone. `target_of` is stricter than the real
+portal, where a sloppy client earns money for the wrong account: it accepts a product's link in the
+canonical form without a query, and no short link. `row_of` makes the answer for one link.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A call to the API is signed GraphQL, answered 200 whatever is wrong with it. The signature is the
 SHA-256 of AppId, timestamp, raw body and secret, with nothing between: a client that signs one
-serialisation and sends another is refused. Of GraphQL it knows two documents, with their values in
-place and a free selection of fields (docs/decisions/049-graphql-of-the-sandbox.md).
+serialisation and sends another is refused. It knows two GraphQL documents, with their values in
+place; an offer's fields may be selected (docs/decisions/049-graphql-of-the-sandbox.md).
 """
 
 from __future__ import annotations

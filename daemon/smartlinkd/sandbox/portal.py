@@ -1,4 +1,4 @@
-"""The portal's listener: the owner's pages, the calls of those pages, and the control endpoints.
+"""The portal's listener: its pages and their calls, `open_api.py`'s APIs, the control endpoints.
 
 A submit is checked in the portal's own order: the session, the CSRF token, the program, the shape
 of the call, and then each link. A fault happens where the real one would: a lost session before

@@ -1,6 +1,6 @@
 """The sandbox's products, and the JSON that its three sources of product data have for each. Pure.
 
-A dozen products are written out, each for a property that a reader of the portal's answers can get
+Eleven products are written out, each for a property that a reader of the portal's answers can get
 wrong. Any other item id is a product that follows from the id's digest, so all processes agree on
 thousands of them. The sources disagree as the real ones do. Money is in whole dong here, and rates
 are in the portal's unit: 100 000 for 100 %.
@@ -21,7 +21,7 @@ _SCALE = 100_000
 
 _CAP = 40_000
 _CAPS = (40_000, 40_000, 40_000, 50_000, 30_000, 15_000)
-"""The caps of generated products: most have today's usual one, some an older one."""
+"""The caps of generated products: half have today's usual one, the others an older one."""
 
 Json = dict[str, Any]
 
@@ -312,7 +312,7 @@ def open_api_node(product: SandboxProduct, shop_url: str, offer_link: str) -> Js
 
 
 def estimate(product: SandboxProduct, shop_url: str) -> Json:
-    """Return the third-party estimate service's answer: one flat object of plain numbers."""
+    """Return the third-party estimate service's answer: one flat object, its money in numbers."""
     return {
         "name": product.name,
         "price": product.price,

@@ -32,7 +32,7 @@ from smartlinkd.sandbox.state import SandboxState
 logger = logging.getLogger(__name__)
 
 HOLD: Final = 300.0
-"""Seconds that a slow answer takes: longer than any deadline of the daemon."""
+"""Seconds that a slow answer takes: longer than the daemon waits for the portal by default."""
 
 GRACE: Final = 1.0
 """Seconds that running requests have when the sandbox closes."""

@@ -23,7 +23,7 @@ _AFFILIATE_BASE = 17_000_000_000
 
 
 def account_of(cookies: Mapping[str, str]) -> str:
-    """Return the account that these cookies sign in; "" if one of the four it takes is missing."""
+    """Return the account that these cookies sign in; "" if they sign in none."""
     account = cookies.get("SPC_U", "")
     if not _NUMBER.fullmatch(account) or not cookies.get("csrftoken"):
         return ""

@@ -37,7 +37,7 @@ class Code:
         head: the page's head, as a template: {to} is the address for HTML, {script} for JavaScript,
             {filler} is `BIG_BODY` dots.
         is_refresh: True if the page has a Refresh header that leads to the address.
-        product: the place in `PRODUCTS` of the product that the link ends on, if it does.
+        product: the place in `PRODUCTS` of the product that the daemon is to find, if any.
     """
 
     code: str

@@ -159,7 +159,7 @@ _REDIRECTS = {
 
 
 async def answer_to_call(behaviour: str, state: SandboxState, good: Any) -> Response:
-    """Return the answer to a call: the JSON `good`, unless `behaviour` is a wrong one of calls."""
+    """Return the JSON `good`, or the wrong answer that `behaviour` names."""
     if behaviour in _REDIRECTS:
         return redirect_to(address_of(behaviour, state))
     if behaviour in _INSTEAD:
