@@ -1,4 +1,4 @@
-"""A Chromium without the daemon, with the daemon's user and, where possible, its sandbox."""
+"""A Chromium without the daemon, run as the same user as the daemon's Chromium would be."""
 
 from __future__ import annotations
 

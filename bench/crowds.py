@@ -76,8 +76,7 @@ def _throughput(
 
 
 class _Clients:
-    """Clients that convert one link again and again for `seconds`. Methods return conversions a
-    second."""
+    """Clients that convert links one by one for `seconds`. Methods return conversions a second."""
 
     def __init__(self, setup: Setup, sub_ids: Sequence[str], seconds: float) -> None:
         self._setup = setup

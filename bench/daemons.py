@@ -1,6 +1,6 @@
 """The daemons that the rows measure, each a process of its own, configured by a file.
 
-The session is logged in. Settings of a row that differ from the defaults are in its `tables`.
+The owner is logged in. Settings of a row that differ from the defaults are in its `tables`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> 
 
 
 def link(portal: Origins, item: int) -> str:
-    """Return an item's canonical link. Numbers below 500 000 000 have no special meaning."""
+    """Return an item's canonical link. Numbers below 900 000 000 have no special meaning."""
     return product_link(product_of(item), portal.shop)
 
 
@@ -170,10 +170,7 @@ def free_port() -> int:
 
 
 def browser_flags() -> list[str]:
-    """Return the flags that a peer's Chromium needs here: none, or `--no-sandbox`.
-
-    As root a peer has no sandbox: the daemon starts Chromium as another user, a peer does not.
-    """
+    """Return the flags with which our own user can start Chromium: none, or `--no-sandbox`."""
     return ["--no-sandbox"] if os.geteuid() == 0 or unsandboxed() else []
 
 

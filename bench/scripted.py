@@ -49,7 +49,7 @@ Order = tuple[Sequence[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class Done:
-    """Seconds of each finished order, and from the begin until the last one was finished."""
+    """Seconds of each finished order, and from the start until the last one was finished."""
 
     orders: Sequence[float]
     seconds: float

@@ -14,7 +14,7 @@ from playwright.async_api import BrowserContext
 from bench.peers.playwright_kept import KeptPage, Method, Row
 
 AT_ONCE: Final = 8
-"""The most pages that are open at the same time. PagePerRequest has a process of its own."""
+"""The most pages that are open at the same time. Each has a renderer process."""
 
 
 class PagePerRequest:

@@ -3,8 +3,8 @@
     python -m bench.peers.promises_alone FOLDER    # prints its address; ends with standard input
 
 An answered kickoff is not lost, a result is on the disk before it is told, and no worker outlives
-the server. It takes two routes, two transactions and a reaper, on the daemon's own server, database
-and fork server. It checks no token, validates no body, has no queue and writes no events.
+the server. It takes two routes, two transactions and a reaper, on SQLite and the daemon's own
+server and fork server. It checks no token, validates no body, has no queue and writes no events.
 """
 
 from __future__ import annotations
