@@ -1,7 +1,8 @@
 """A fake machine for Chromium: its processes, profile folders and connections.
 
-`Machine.install` replaces the functions that start a process, make a folder and connect. All code
-above them is the daemon's. There is no process, socket or thread, so a mock clock can be used.
+`Machine.install` replaces the functions that start and inspect a process, make a folder and
+connect. All code above them is the daemon's. There is no process, socket or thread, so a mock clock
+can be used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The scripts of the portal's pages in a fake tab.
 
-The portal's own scripts do the same in `sandbox/pages`; the daemon's two scripts are here, too.
+The portal's own scripts do the same in `sandbox/pages`. The daemon's two for them are here, too.
 """
 
 from __future__ import annotations

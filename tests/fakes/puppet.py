@@ -1,6 +1,7 @@
-"""A real worker process that runs its input `script`: the steps of `puppets.py`.
+"""A real worker process that runs its input `script`: the steps of `puppets.py`, and more.
 
-It runs as `python -I -S puppet.py`, so it imports nothing of this project.
+`given`, `echo` and `output` have no fake. It runs as `python -I -S puppet.py`, so it imports
+nothing of this project.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contract of the fake and the real Chromium: the outcome of each portal fault of the matrix."""
+"""Contract of the fake and the real Chromium: the outcomes of faults of the portal."""
 
 from __future__ import annotations
 
