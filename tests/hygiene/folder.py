@@ -1,9 +1,9 @@
 """A pytest plugin: the folder for all temporary files of this process and its children.
 
 All that is left in it is ours, and its path in a command, an environment or a working folder marks
-a process as ours. The topmost conftest imports this module first, as the daemon's modules read
-TMPDIR when they are imported. The process that starts xdist's workers removes their folders, too.
-The name is short: a socket's path has at most 108 bytes. pytest's `tmp_path` stays elsewhere.
+a process as ours. This is the topmost conftest's first plugin, so that nothing has made a temporary
+file before it. The process that starts xdist's workers removes their folders, too. The name is
+short: a socket's path has at most 108 bytes. pytest's `tmp_path` stays elsewhere.
 """
 
 from __future__ import annotations

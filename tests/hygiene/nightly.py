@@ -60,7 +60,7 @@ KEPT = {
     "marketplace/test_links_pasted.py::test_decorated": 0,
     "marketplace/test_links_pasted.py::test_found_link": 0,
     "test_run.py": 0,
-    # Under a real systemd. An upgrade, a kill, an installation and a restart are kept.
+    # Under a real systemd. An upgrade, a kill, an installation, a restart and a crash are kept.
     "systemd": 0,
     "systemd/test_upgrade_from_before.py": 99,
     "systemd/test_killed.py": 99,
