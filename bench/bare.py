@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.daemons import PATIENCE, browser_flags, chromium, wait_until
+from bench.daemons import PATIENCE, chromium, unsandboxed, wait_until
 
 USER: Final = "nobody"
 LOOK_EVERY: Final = 0.01
@@ -44,7 +44,7 @@ def bare_chromium(folder: Path, flags: Sequence[str]) -> Iterator[BareChromium]:
     if other is not None:
         os.chown(profile, other.pw_uid, other.pw_gid)
     # The daemon's Chromium also has its sandbox wherever the machine allows one.
-    sandbox_flags = [] if other is not None else browser_flags()
+    sandbox_flags = ["--no-sandbox"] if unsandboxed() else []
     words = [str(chromium()), *flags, f"--user-data-dir={profile}", *sandbox_flags]
     log = folder / "log"
     began = time.perf_counter()

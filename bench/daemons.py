@@ -5,7 +5,6 @@ The owner is logged in. Settings of a row that differ from the defaults are in i
 
 from __future__ import annotations
 
-import os
 import socket
 import tempfile
 import time
@@ -167,11 +166,6 @@ def free_port() -> int:
     with socket.socket() as trying:
         trying.bind(("127.0.0.1", 0))
         return int(trying.getsockname()[1])
-
-
-def browser_flags() -> list[str]:
-    """Return the flags with which our own user can start Chromium: none, or `--no-sandbox`."""
-    return ["--no-sandbox"] if os.geteuid() == 0 or unsandboxed() else []
 
 
 @cache

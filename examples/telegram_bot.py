@@ -87,10 +87,9 @@ class Bot:
             say(f"smartlinkd does not answer ({type(error).__name__})")
             return says["later"]
         if not response.is_success:
-            # The text says what is wrong and what to do; it is for the owner.
-            error = str(response.json().get("error", response.status_code))
+            error = _error_of(response)
             say(f"smartlinkd: {error}")
-            return says[_reason(response.status_code, error)]
+            return says[_reason(error)]
         found = response.json()
         entries = found["mapping"].values()
         if any("shortLink" in entry for entry in entries):
@@ -105,11 +104,19 @@ class Bot:
         return response.json()["result"]
 
 
-def _reason(status: int, error: str) -> str:
+def _error_of(response: httpx.Response) -> str:
+    """Return the text for the owner: what is wrong and what to do. A proxy's answer has none."""
+    try:
+        return str(response.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {response.status_code}"
+
+
+def _reason(error: str) -> str:
     """Return the key of the sentence for a refusal."""
-    if status != httpx.codes.BAD_GATEWAY:
-        return "later"
-    return "person" if "human check" in error else "session"
+    if "human check" in error:
+        return "person"
+    return "session" if "wants a login" in error else "later"
 
 
 def secret(name: str) -> str:

@@ -124,6 +124,8 @@ async def test_wrong_calls_are_refused_as_documented(start: Start) -> None:
         ("GET", "/api/history?from=yesterday", session, 400),
         ("GET", "/api/history?cursor=x", session, 400),
         ("DELETE", "/api/history?form=2026-01-01", session, 400),
+        ("DELETE", "/api/history?q=%20", session, 400),
+        ("DELETE", "/api/history?subId=", session, 400),
         ("DELETE", "/api/history/1", session, 404),
         ("DELETE", "/api/history/x", session, 404),
         ("POST", "/api/convert", session, 400),

@@ -174,6 +174,7 @@ async def test_telegram_bot_answers_with_own_links(
         ("human_check", "vi", "Tài khoản đang tạm dừng"),
         ("human_check", "en", "The account is paused"),
         ("session_lost", "vi", "Phiên đăng nhập đã hết"),
+        ("page_500", "en", "No links can be made"),
     ],
 )
 async def test_telegram_bot_says_what_the_account_needs(

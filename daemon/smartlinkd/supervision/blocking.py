@@ -1,4 +1,4 @@
-"""Actors whose work blocks: a thread does it, on request for several waiting calls together.
+"""Actors whose work blocks: a thread does it, and may do several waiting calls at once.
 
 A thread's visit and its write to the disk cost more than most of the work. So the journal's calls
 share a visit and a transaction: databases call this a group commit. If a shared visit fails,

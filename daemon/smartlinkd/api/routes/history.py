@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, PlainValidator
+from pydantic import ConfigDict, Field, PlainValidator, field_validator
 from quart import Response
 from quart.wrappers.response import IterableBody
 
@@ -18,6 +18,7 @@ from smartlinkd.errors import Invalid, NotFound
 from smartlinkd.history import spreadsheet
 from smartlinkd.history.actor import History
 from smartlinkd.history.model import Entry, Filters, milliseconds
+from smartlinkd.history.search import fold
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.threads import on_thread
 from smartlinkd.wire import Body, In, Parameters
@@ -93,7 +94,15 @@ class Filtered(Parameters):
 
 
 class Deleted(Filtered):
-    model_config = ConfigDict(extra="forbid")  # a misspelt filter must not delete everything
+    # A misspelt or empty filter must not delete everything.
+    model_config = ConfigDict(extra="forbid")
+
+    @field_validator("q", "sub_id")
+    @classmethod
+    def _finds_something(cls, given: str) -> str:
+        if not fold(given):
+            raise ValueError("must have a word to look for; leave it out to delete without it")
+        return given
 
 
 class Listed(Filtered):
