@@ -1,6 +1,6 @@
 """The store's actor: an execution is on the disk before its client is answered.
 
-A thread carries out the calls in order, all waiting ones in one visit. A caller that is cancelled
+A thread carries out the calls in order, several waiting ones in one visit. A caller that is cancelled
 before its turn has changed nothing; one that is cancelled during it has its change made wholly or
 not at all. Callers that have to know ask in a task that no request ends, or again with the same
 idempotency key.
@@ -159,7 +159,7 @@ class Store:
             raise
 
     def _note_full(self) -> None:
-        """Note that a write was refused. The first time, log it and notify the owner."""
+        """Note that the disk is full. Log it and notify the owner, unless it was noted before."""
         if not self._full.is_set():
             self._full.set()
             text = "the disk of %s is full: nothing new can be kept until there is room"
@@ -186,7 +186,7 @@ class Store:
 
     async def _prune_regularly(self) -> None:
         while True:
-            # Made before the round: a retention that is set during it is for the next one.
+            # Made before the round: a retention that is set during it begins another one at once.
             self._retention_changed = trio.Event()
             await self._prune_now()
             with trio.move_on_after(self._limits.prune_every_s):
@@ -201,11 +201,7 @@ class Store:
             logger.warning("could not forget old executions: %s", error)
 
     async def _watch_disk(self) -> None:
-        """While the disk is full, look for room, and log and notify the owner when there is some.
-
-        A full disk is refused to every caller, of whom there may be hundreds. The owner is notified
-        once.
-        """
+        """While the disk is full, look for room, and log and notify the owner when there is some."""
         while True:
             await self._full.wait()
             await self._prune_now()  # the room that this gives may be enough

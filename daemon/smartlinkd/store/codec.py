@@ -1,9 +1,8 @@
 """Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
 
-What workers and clients send has narrower limits (crews/protocol.py, the API's schemas), but for
-`meta`. A value over these is refused. JSON is parsed again before it is stored, so
-that no value that the reader would refuse (NaN, a lone surrogate, too deep a nesting) makes an
-execution unreadable.
+What workers and clients send has narrower limits (crews/protocol.py, `MAX_BODY` of the HTTP
+server), but for `meta`. JSON is parsed again before it is stored, so that no value that the reader
+would refuse (NaN, a lone surrogate, too deep a nesting) makes an execution unreadable.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from pydantic_core import from_json, to_json
 from smartlinkd.errors import Invalid
 
 MAX_VALUE: Final = 8 * 1024 * 1024
-"""The size of a value, such as a result, or the data of an event as JSON."""
+"""Bytes of a value, such as a result, or the data of an event as JSON."""
 MAX_META: Final = 64 * 1024
-"""The size of a client's `meta`, which stands in every webhook call of the execution."""
+"""Bytes of a client's `meta`, which stands in every webhook call but those of a stream."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -2,7 +2,7 @@
 
 An execution stays until it has ended, its webhook deliveries are done, and its idempotency key has
 expired: a client that repeats the key must get an id that exists. An execution has between three
-rows and a hundred thousand, so a batch of pruning is bounded by both.
+rows and a hundred thousand, so a batch of pruning has a bound for executions and one for rows.
 """
 
 from __future__ import annotations

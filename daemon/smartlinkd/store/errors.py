@@ -1,8 +1,8 @@
 """The store's errors, and which of SQLite's errors become which of them.
 
 A full disk, a lock of another program or an I/O error passes: the transaction is rolled back, and
-the caller may try again. After damage the store stops, since writing on would spread it. Any other
-error of SQLite (a violated constraint, a wrong statement) is a bug and ends the actor.
+the caller may try again. Damage ends the actor, since writing on would spread it. So does any other
+error of SQLite (a violated constraint, a wrong statement), which is a bug.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ EVENT_PART_BYTES: Final = 60 * 1024
 """The size of the events of one answer. A larger event is read in parts of this size.
 
 Each client that follows an execution holds one answer while it does not read. With what is put
-around it, an answer is one write to a connection (`SEND_SLICE`).
+around it, an answer is one write to a connection, or two (`SEND_SLICE`).
 """
 
 _CURSOR_BYTES: Final = 8
@@ -127,7 +127,7 @@ class Executions:
     def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
         """Return the id that a key stands for at `now`; None if unused.
 
-        Raises `Unprocessable` if it was used with another body.
+        Raises `Unprocessable` for another body than then, `Invalid` for one that cannot be stored.
         """
         with self._file.reading():
             row = self._connection.execute(
@@ -148,7 +148,7 @@ class Executions:
         """Change an execution, number its new events, and queue its webhook calls, all or nothing.
 
         Raises:
-            Invalid: the execution has ended, or a value cannot be stored.
+            Invalid: the execution has ended, or a value or so many webhook calls cannot be stored.
             LookupError: no execution has this id, which ends the actor: the caller has a bug.
         """
         with self._file.writing():

@@ -1,8 +1,8 @@
 """The store's open file: whole transactions, and SQLite's errors in the store's terms.
 
 Every call blocks for as long as the disk takes, and belongs on a thread, one call at a time. What a
-block of `writing` has written is on the disk when the block ends; when it raises, nothing was
-changed. Several calls can share one transaction (`shared`), and with it the wait for the disk.
+block of `writing` has written is on the disk when the outermost block ends; when that raises,
+nothing was changed. Calls can share one transaction (`shared`), and with it the wait for the disk.
 docs/decisions/054-one-thread-and-connection.md tells what was rejected.
 """
 
@@ -74,8 +74,9 @@ class StoreFile:
     def shared(self) -> Iterator[None]:
         """Run the block in a transaction, which all uses in it share.
 
-        When it raises, nothing was changed and nothing is logged. The caller repeats each use in a
-        transaction of its own, and an error that comes again is raised there.
+        When it raises, nothing was changed, translated or logged. The mailbox repeats each use
+        alone, and an error that comes again is translated there. Raises `FileNotFoundError` if the
+        file was moved away.
         """
         # SQLite goes on writing to a file that was moved away, and all of that would be lost.
         if not self._is_there():

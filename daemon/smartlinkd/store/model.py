@@ -62,7 +62,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class WebhookTarget:
-    """An address to call. `events` are the types that a `stream` target wants, empty for others.
+    """An address to call. A `stream` target wants the event types in `events`; without any, all.
 
     `auth` is the whole value of an `Authorization` header. The store encrypts it, and forgets it
     once the execution has ended and no delivery waits for the target.
@@ -304,7 +304,7 @@ class StoreLimits:
     pending_bytes: int = 256 * 1024 * 1024
     """Webhook bodies of one execution that may wait. Those of its end are still queued beyond.
 
-    A worker's few bytes may become many: `meta` stands in each call to each target.
+    A worker's few bytes may become many: `meta` stands in each call but those of a stream.
     """
     deliveries_page_bytes: int = 8 * 1024 * 1024
     """Bodies of one answer; a single one may be larger."""

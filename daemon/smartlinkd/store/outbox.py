@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 class Outbox:
     """The tables `webhooks` and `deliveries`.
 
-    `Executions` calls the methods of an execution's targets in its own transactions.
+    `Executions` calls the methods that take a `sequence` in its own transactions.
     """
 
     def __init__(self, file: StoreFile, seal: Seal, limits: StoreLimits) -> None:

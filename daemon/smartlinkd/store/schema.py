@@ -113,7 +113,7 @@ _VERSION_1: Final = (
 )
 """`executions.token_usage` and `deliveries.last_error` are written no more: nobody reads them."""
 
-# Version 1 had these only in files of its last daemons, one after the other.
+# The last daemons of version 1 added these, one after the other.
 _TRIGGERS: Final = (
     "deliveries_queued",
     "deliveries_put_off",

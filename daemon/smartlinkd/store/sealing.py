@@ -1,7 +1,7 @@
 """Encryption under the store's key, of webhook credentials in the file.
 
 AES-256-GCM, with a subkey for the use. A sealed value is bound to a context (a credential's
-execution and URL), and does not open in another one.
+execution, kind and URL), and does not open in another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import SecretBytes
 
 _USE: Final = b"webhook credentials"
 _NONCE: Final = 12
-"""The size of the random nonce. A key seals far fewer than the 2^32 values that it is safe for."""
+"""Bytes of the random nonce. A key seals far fewer than the 2^32 values that it is safe for."""
 
 
 class Seal:
