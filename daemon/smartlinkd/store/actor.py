@@ -1,9 +1,9 @@
 """The store's actor: an execution is on the disk before its client is answered.
 
-A thread carries out the calls in order, several waiting ones in one visit. A caller that is cancelled
-before its turn has changed nothing; one that is cancelled during it has its change made wholly or
-not at all. Callers that have to know ask in a task that no request ends, or again with the same
-idempotency key.
+A thread carries out the calls in order, several waiting ones in one visit. A caller that is
+cancelled before its turn has changed nothing; one that is cancelled during it has its change made
+wholly or not at all. Callers that have to know ask in a task that no request ends, or again with
+the same idempotency key.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Store:
             logger.warning("could not forget old executions: %s", error)
 
     async def _watch_disk(self) -> None:
-        """While the disk is full, look for room, and log and notify the owner when there is some."""
+        """While the disk is full, look for room. Log it and notify the owner when there is some."""
         while True:
             await self._full.wait()
             await self._prune_now()  # the room that this gives may be enough

@@ -192,7 +192,7 @@ def _make_private(path: Path) -> None:
 
 
 def has_room(folder: Path, beyond: int = 0) -> bool:
-    """Return True if the disk of `folder` has inodes, and `ROOM` and `beyond` bytes free. Blocks."""
+    """Return True if the disk of `folder` has an inode, `ROOM` and `beyond` bytes free. Blocks."""
     try:
         status = os.statvfs(folder)
     except OSError:
