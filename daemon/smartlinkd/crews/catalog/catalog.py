@@ -179,7 +179,7 @@ def _clash(one: Bind, other: Bind) -> bool:
 
 
 class _Check:
-    """The check of what a crew needs. No fault hides another.
+    """The check of what a crew needs. It goes on after a fault, but not without its environment.
 
     `name` and `bind` are None if the crew has none, or cannot have its own.
     """

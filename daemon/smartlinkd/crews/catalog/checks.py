@@ -36,6 +36,7 @@ LET_US_READ: Final = "make the daemon's user the owner of it all, or let that us
 # Exit codes of the probe, which Python itself does not use.
 _FOUND = 90
 _MISSING = 91
+# This does not import crewai, which takes seconds and runs the code of 137 packages.
 _PROBE = (
     "import importlib.util as util\n"
     f"raise SystemExit({_FOUND} if util.find_spec('crewai') else {_MISSING})"
@@ -114,7 +115,6 @@ def check_python(
     Args:
         may_start: False to check only that the interpreter is there.
     """
-    # It does not import crewai, which takes seconds and runs the code of 137 packages.
     _check_executable(path, "names a program that")
     if not may_start:
         return
@@ -136,7 +136,7 @@ def check_python(
 def _probe(python: Path, environment: Mapping[str, str], timeout_s: float) -> int:
     """Return the probe's exit code. Its whole process group ends with it.
 
-    Raises `OSError`, of which `TimeoutError`.
+    Raises `OSError`, of which `TimeoutError` is one.
     """
     until = time.monotonic() + timeout_s
     with subprocess.Popen(  # noqa: S603 - the operator's own interpreter

@@ -45,7 +45,7 @@ def placeholders(text: str) -> Iterator[str]:
 class InputCollector:
     """Collects the inputs of a project's agents and tasks.
 
-    `faults` would keep CrewAI from using them. Each begins with `where` it is.
+    With any of its `faults` the crew is broken. Each begins with `where` it is.
     """
 
     def __init__(self) -> None:
@@ -165,10 +165,10 @@ _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
 
 
 def named_in(code: str) -> dict[str, str]:
-    """Return the attributes `agents_config` and `tasks_config`, by name, of a class in `crew.py`.
+    """Return the attributes of the classes in `crew.py` that are constant texts, by name.
 
-    They name the files that CrewAI reads in the place of config/agents.yaml and config/tasks.yaml.
-    The code is not run.
+    `agents_config` and `tasks_config` name the files that CrewAI reads in the place of
+    config/agents.yaml and config/tasks.yaml. The code is not run.
     """
     try:
         with warnings.catch_warnings():
