@@ -143,7 +143,7 @@ class WebhookDispatcher:
         return [host for host, count in slots.items() if count >= self._limits.at_once_to_a_host]
 
     def _acquire(self, delivery: Delivery) -> bool:
-        """Give the call a slot if there is one. The store gives the first of each target alone."""
+        """Give the call a slot if there is one. The store gives only the first of each target."""
         is_free = (
             len(self._held) < self._limits.at_once
             and origin(delivery.target.url) not in self._busy_hosts()

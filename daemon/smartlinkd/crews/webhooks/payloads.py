@@ -1,9 +1,9 @@
 """The webhook calls that an event of an execution asks for, and their bodies: pure rules.
 
-The bodies are those that deployed CrewAI crews send, key for key, with the kickoff's `meta` in all
-but the stream's (CrewAI AMP, "Webhook Automation", "Webhook Streaming", "Human-in-the-Loop").
+The bodies are those that deployed CrewAI crews send, key for key (CrewAI AMP, "Webhook Automation",
+"Webhook Streaming", "Human-in-the-Loop"), but for two that are not documented
+(docs/decisions/072-webhook-bodies.md). All but the stream's have the kickoff's `meta`.
 A body is made once, when its call is queued: all attempts send the same bytes.
-See docs/decisions/072-webhook-bodies.md.
 """
 
 from __future__ import annotations
