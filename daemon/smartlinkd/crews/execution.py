@@ -1,8 +1,8 @@
 """One execution, from its turn to its outcome.
 
-One task owns the execution and its worker. `cancel`, `suspend` and `answer` only leave a note, and
-that task acts on it. So there is one outcome, what the worker said is recorded in its order, and
-nothing of the worker is left. See docs/decisions/066-one-task-an-execution.md.
+One task owns the execution and its worker. `cancel` and `suspend` leave it a note and cancel its
+stage; `answer` gives it a child task. So there is one outcome, what the worker said is recorded in
+its order, and nothing of the worker is left. See docs/decisions/066-one-task-an-execution.md.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from smartlinkd.store.model import (
 logger = logging.getLogger(__name__)
 
 MAX_LOGGED_OUTPUT = 8000
-"""Characters of a failed worker's standard output, and of its standard error, that are logged: as
-many as a record takes (`logs.formats.MAX_MESSAGE_CHARS`)."""
+"""Characters of a failed worker's standard output, and of its standard error, that are logged. The
+record has room for the words before them, too (`logs.formats.MAX_MESSAGE_CHARS`)."""
 
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
@@ -124,7 +124,7 @@ class RunningExecution:
             crew.worker.grace + context.recorder.limits.completion_timeout_s
         )
         self.worker_started = trio.Event()
-        """Set when the worker has said something, or there will be none."""
+        """Set when the worker has said something or had its time for it, or there will be none."""
         self._crew = crew
         self._new = new
         self._context = context
@@ -222,7 +222,7 @@ class RunningExecution:
     # The worker
 
     async def _run_worker(self, execution: Execution | NewExecution) -> None:
-        """Run a worker until its deadline, which counts from its start. Raises `CannotStart`."""
+        """Run a worker to its deadline, counted from its start. Raises `CannotStart`, `Invalid`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
         settings, runs = self._crew.worker, self._context.runs
         try:

@@ -1,10 +1,10 @@
 """The executor actor: runs crews' executions, and answers clients about them.
 
-The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
-of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
-So an execution is in the store before its kickoff is answered, every change is there before a
-client is notified, and each instance begins by reading what has not ended. It empties `runs/`,
-the folder of all workers' folders, as well.
+The promise: a kickoff_id that was returned is known from then on, has its turn in the order of its
+crew's kickoffs, and comes to an end, whatever ends in between: a worker, this actor, the daemon or
+the host. So an execution is in the store before its kickoff is answered, every change is there
+before a client is notified, and each instance begins by reading what has not ended. It empties
+`runs/`, the folder of all workers' folders, as well.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Executor:
         self._scheduler: Scheduler | None = None
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run one instance: go on with what has not ended, then serve until stopped."""
+        """Go on with what has not ended, then serve until stopped. Raises `StateUnusable`."""
         self._stopping = trio.Event()
         await on_thread(_make_empty, self._context.runs)
         try:
@@ -141,6 +141,7 @@ class Executor:
         Raises:
             Unprocessable: inputs are missing, or the key was used for another body.
             Unavailable: the queue is full, or the crew cannot run.
+            NotFound: a reload has just removed the crew.
             Invalid: the values cannot be kept.
         """
         return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
@@ -148,7 +149,7 @@ class Executor:
     async def created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
         """Return the kickoff_id that the same request was answered with before, else None.
 
-        Raises `Unprocessable` if the key was used for another body.
+        Raises as `Executions.created_by` does.
         """
         if key is None:
             return None
@@ -193,7 +194,7 @@ class Executor:
         )
 
     async def wait(self, user: CrewUser, kickoff_id: str, seconds: float) -> Execution:
-        """Return the execution when its state has changed or it has ended, or after `seconds`."""
+        """Return the execution at a new state or its end, or after `seconds`. Raises `NotFound`."""
         with self._subscriptions.subscribe(kickoff_id) as subscription:
             found = await self.execution(user, kickoff_id)
             before = found.state
@@ -256,7 +257,7 @@ class Executor:
 
 
 def _make_empty(runs: Path) -> None:
-    """Make the folder, and remove what a loss of power has left in it.
+    """Make the folder, and remove what a loss of power has left in it. Raises `StateUnusable`.
 
     The folder itself stays: a disk that is full would not let it be made again.
     """

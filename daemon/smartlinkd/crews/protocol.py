@@ -32,7 +32,7 @@ MAX_LINE: Final = 1024 * 1024
 every text without a smaller bound: a task's output, the result."""
 MAX_MESSAGES: Final = 10_000
 MAX_OUTPUT: Final = 16 * 1024 * 1024
-"""Bytes of an execution's messages. All of them are kept on the disk."""
+"""Bytes of one worker's messages. All of them are kept on the disk."""
 MAX_WAITING_CALLS: Final = 16
 """Calls that wait for their result at the same time. Each costs the daemon a task."""
 # In characters.
@@ -261,7 +261,7 @@ class Conversation:
         self._asked: str | None = None  # the task a human is asked about
 
     def receive(self, line: bytes) -> FromWorker | ProtocolFault:
-        """Return the message in the worker's next line, or its fault. Either may be the last."""
+        """Return the message in the worker's next line, or its fault."""
         message = parse(line)
         if isinstance(message, ProtocolFault):
             return message

@@ -69,7 +69,7 @@ class ExecutionRecorder:
     def observe_wait(self, crew: str, since: datetime) -> None:
         """Count the wait of an execution that was kicked off at `since` and has its worker now."""
         waited = (self.wall() - since).total_seconds()
-        self.waits.labels(crew).observe(max(0.0, waited))  # the wall's clock can be set back
+        self.waits.labels(crew).observe(max(0.0, waited))  # the wall clock can be set back
 
     async def read(self, execution_id: str) -> Execution:
         """Return an execution, retried until the store answers. Raises LookupError for none."""
@@ -83,9 +83,9 @@ class ExecutionRecorder:
     async def record(
         self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
     ) -> None:
-        """Record an entry, retried until the store takes it. Then notify who follows of the state.
+        """Record an entry, retried while the store is unavailable. Then notify the followers.
 
-        Raises `Invalid` if the store will never take it, or the execution has an outcome already.
+        Raises `Invalid` as `Executions.record` does.
         """
         record = partial(self.store.record, execution_id, entry)
         try:

@@ -59,8 +59,8 @@ class CrewQueue:
 
     def check_room(self, crew: Crew) -> None:
         """Raise `Unavailable` if the queue is full."""
-        # A slot is free for one more to wait, also while its last worker is still exiting, or the
-        # next one may not start yet. Else a client that kicks off one by one would be refused.
+        # A free slot lets one more wait, also while its last worker is still exiting or the next
+        # one may not start yet. Else a client that kicks off one by one would be refused.
         busy = sum(not each.has_finished for each in self.running.values())
         free = max(0, crew.max_running - busy)
         if len(self.waiting) >= crew.queue + free:
@@ -85,7 +85,7 @@ class Scheduler:
         background: trio.Nursery,
     ) -> None:
         """Args:
-        executions: runs executions, which end in order.
+        executions: runs executions. A stop does not cancel it: each ends its worker first.
         writes: runs what a client has asked to record. It gets a little time after `suspend`.
         background: runs what may be cancelled at any moment, since the next instance does it.
         """
@@ -173,7 +173,7 @@ class Scheduler:
         entry = requeued(subject_of(execution), self._recorder.wall())
         try:
             await self._recorder.record(execution.id, ExecutionState.PENDING, entry)
-        except Invalid as fault:  # it has as many webhook calls as one may have
+        except Invalid as fault:  # its webhook calls, or their bytes, are as many as one may have
             why = f"{INTERRUPTED}, and cannot be run again: {fault}"
             await self._end(execution.id, Outcome(Status.INTERRUPTED, error=why))
             return False

@@ -45,7 +45,7 @@ MAX_FILE: Final = 1024 * 1024
 """Bytes of `crew-tokens.json`: some 10 000 rotated tokens."""
 
 QUEUE: Final = 1024
-"""Calls that may wait. Each request to a crew makes one."""
+"""Calls that may wait. While the actor restarts, each request to a crew makes one."""
 MAX_TOKEN: Final = 256
 """Characters of a sent token that are read; a token has 47."""
 
@@ -106,7 +106,7 @@ _VERSIONS = TypeAdapter(TokenVersions)
 def load_versions(directory: Path) -> TokenVersions:
     """Return `crew-tokens.json`. Make one if there is none, which changes all tokens.
 
-    Raises `StateUnusable`, or `NotSaved` if a new one could not be saved.
+    Raises `StateUnusable`, or as `save_versions` does for a new one.
     """
     path, loss = directory / VERSIONS_FILE, "gives every crew new tokens"
     found = load_model(path, _VERSIONS.validate_json, most=MAX_FILE, loss=loss)
@@ -167,8 +167,8 @@ class CrewTokens:
     async def caller(self, crew: str, token: str | None) -> CrewUser:
         """Return the caller that `token` stands for; None is a request without a token.
 
-        Never waits for the disk. Raises `WrongToken`, with the same text and in the same time
-        whether or not there is such a crew.
+        Waits only while the actor restarts. Raises `WrongToken`, with the same text and in the same
+        time whether or not there is such a crew.
         """
         return await self.mailbox.peek(_State.caller, crew, token)
 
