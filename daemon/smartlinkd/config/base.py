@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr
 from smartlinkd.config import values
 from smartlinkd.net.addresses import Network, parse_network
 
-MOST_ENTRIES = 64  # of a list: it is searched for every request
+MOST_ENTRIES = 64  # of a list; some are searched for every request
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB

@@ -108,8 +108,7 @@ class CrewTable:
     section: CrewSection | None = field(repr=False)
     problems: tuple[Problem, ...] = ()
     has_environment: bool = True
-    """False if the runner or the worker's variables, with the PATH of its program, could not be
-    read."""
+    """False if the runner or the worker's variables (one may be PATH) could not be read."""
 
     def key(self, key: str) -> str:
         """Return the name of one of its keys in a problem."""

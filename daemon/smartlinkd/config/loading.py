@@ -1,7 +1,7 @@
 """Loading: from a file and the environment to `Settings`, or to all problems at once.
 
 Nothing stops at the first fault: each step adds its problems, and hands on what it understood. Only
-a file that is no TOML ends it early, since every required key would then be "missing". A crew's
+a file that cannot be read ends it early, since every required key would be "missing". A crew's
 problems stay with that crew, and are raised only together with others. See
 docs/decisions/048-no-pydantic-settings.md.
 """
@@ -79,7 +79,7 @@ def state_directory(path: Path | str, environ: Mapping[str, str]) -> Path:
     sections of the file have faults.
 
     Raises:
-        ConfigError: with the problems of this section.
+        ConfigError: with the problems of the file or of this section.
     """
     draft = Draft()
     found = read_tables(draft, Path(path))

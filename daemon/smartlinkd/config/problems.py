@@ -1,8 +1,7 @@
 """Problems of a configuration, in the words of the person who has to mend it.
 
 A `Problem` has a key as the file or a variable names it, the fault and a remedy. pydantic's errors
-become problems by their type and the field's own bounds. No text ever repeats a value, which may be
-a secret.
+become problems by their type and the field's own bounds, without the values: one may be a secret.
 """
 
 from __future__ import annotations

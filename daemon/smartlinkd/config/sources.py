@@ -34,8 +34,8 @@ Key = tuple[str, str]  # section and key
 class Draft:
     """A configuration before its check: the values as given, and the problems found so far.
 
-    `variables` and `files` have the names of the variables and files that gave keys their values.
-    The secrets in `encrypted` have none: only the service can read them.
+    `variables` and `files` name what gave a key its value: a variable, and a `…_file` key or a
+    credential. The secrets in `encrypted` have no value: only the service can read them.
     """
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)

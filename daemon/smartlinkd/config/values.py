@@ -33,7 +33,7 @@ MOST_APPRISE_URLS = 16
 
 _WEBHOOK_KEY = "whsec_"
 _SHORTEST_WEBHOOK_KEY = 24  # bytes, by the Standard Webhooks specification
-_USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # the names that Debian's adduser accepts
+_USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # adduser.conf(5), SYS_NAME_REGEX
 _KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # characters of a bearer token (RFC 6750, section 2.1)
 _APPRISE_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\x00-\x1f]{1,2000}", re.IGNORECASE)
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -59,7 +59,7 @@ def _matching(pattern: str, fault: str, remedy: str = "") -> Callable[[object], 
 
 
 def parse_origin(value: object) -> str:
-    """Return `scheme://host[:port]` in the marketplace's one spelling; empty stays empty."""
+    """Return `scheme://host[:port]`, lower case, no default port; empty stays empty."""
     return parse_required_origin(value) if require_text(value) else ""
 
 
@@ -185,7 +185,7 @@ def parse_password_hash(value: object) -> SecretStr:
 
 
 def parse_signing_key(value: object) -> SecretStr:
-    """Return 256 bits in hexadecimal, the key of HS256 (RFC 7518 section 3.2); empty: not given."""
+    """Return 256 bits in hexadecimal, as HS256 needs (RFC 7518 section 3.2); empty: not given."""
     secret = SecretStr(_secret_text(value))
     if secret:
         parse_secret(secret)
