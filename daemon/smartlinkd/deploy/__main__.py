@@ -1,10 +1,10 @@
-"""The steps of an installation; each can be taken back.
+"""The steps of an installation, and their rollback when one fails.
 
     PYTHON -m smartlinkd.deploy --units FOLDER [--instance NAME] [--bind ADDRESS]
 
-`./run install` runs it as root, with the new version's Python. Exit codes: 0, the service is proven
-to work; 1, it is not, and what was there runs as before; 2, wrong usage; 128 + number, a signal
-ended it, with the outcome of 1. See docs/decisions/034-installation.md.
+`./run install` runs it as root, with the new version's Python. Exit codes: 0, the service answers,
+with Chromium ready or not; 1, it does not, and as much as possible was rolled back; 2, wrong usage;
+128 + number, a signal ended it, with the outcome of 1. See docs/decisions/034-installation.md.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
         InstallFailed: the configuration does not fit a service, or a step failed. The text says if
             it was rolled back.
         ConfigError: the configuration cannot be used. Only missing files of it were made.
-        OSError: the same for a file that could not be read or written.
+        OSError: a file could not be read or written. Nothing was replaced yet.
     """
     configuration.create_missing(paths, requested or configuration.DEFAULT_BIND, _ask)
     settings = load(paths.configuration, {}, by_hand=True)
@@ -146,7 +146,7 @@ class Snapshot:
 
 
 def _ask() -> str | None:
-    """Ask the owner for a password. None means that one has to be made."""
+    """Return the owner's password; None if one has to be made. Raises `InstallFailed`."""
     if not sys.stdin.isatty():
         return None
     print("A password for the daemon. Leave it empty, and one is made and shown.")

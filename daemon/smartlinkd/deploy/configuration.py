@@ -1,4 +1,4 @@
-"""The owner's files. They are made if they are missing; only `rename_example` changes one.
+"""The owner's files, made if they are missing. Only `rename_example` and `restore` change one.
 
 The configuration is written last: an installation without one is a first one, also after an earlier
 one was interrupted. Secrets are credentials (`config/secret_files.py`): files that only root can
@@ -129,7 +129,7 @@ open_to = []
 
 
 def _write(path: Path, text: str, mode: int, owner: tuple[int, int] = (-1, -1)) -> None:
-    """Make or replace a file atomically. `owner` is a user and a group, by default this one's."""
+    """Make or replace a file atomically. `owner` is a user and a group, by default our own."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -17,12 +17,12 @@ from smartlinkd.net.addresses import Bind
 # The folders that systemd/install.sh makes: one a version, and one for temporary files.
 VERSION: Final = re.compile(r"(?:\d{4}-\d\d-\d\d|tmp)\.\w{6}")
 
-ANSWERS_WITHIN: Final = 20.0
+ANSWERS_WITHIN: Final = 20.0  # seconds, as the next two
 BROWSER_WITHIN: Final = 60.0
 LOOK_EVERY: Final = 0.2
 LAST_LINES: Final = 20
 """Lines of the log that are shown if the service does not start."""
-HEALTH_LIMIT: Final = 5.0
+HEALTH_LIMIT: Final = 5.0  # seconds for an answer
 
 # Addresses of a listener, and where this machine reaches it.
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with
