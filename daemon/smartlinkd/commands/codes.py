@@ -1,4 +1,4 @@
-"""Exit codes of commands, and their one way to write to standard error."""
+"""Exit codes of commands, and how they write a message to standard error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 GOOD: Final = 0
 FAILED: Final = 1
-"""The command failed. Standard error, or the log, says why."""
+"""The command failed. Its output, or the log, says why."""
 UNUSABLE: Final = 2
 """The usage, the configuration or the server's address cannot be used."""
 SOME_FAILED: Final = 3

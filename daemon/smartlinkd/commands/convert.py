@@ -180,7 +180,7 @@ def _read_source(chosen: argparse.Namespace) -> Source:
     """Return the links of the arguments, else of the file or standard input.
 
     Raises:
-        ClientError: they cannot be read, or there are none.
+        ClientError: they cannot be read, or both links and a file are named.
     """
     if chosen.links:
         if chosen.file is not None or chosen.column is not None:
@@ -201,7 +201,7 @@ def read_csv(text: str, column: str | None) -> Source:
         column: its name; None takes one of `LINK_NAMES`.
 
     Raises:
-        ClientError: the text is no CSV, a row breaks off, or there is no such column.
+        ClientError: the text is no CSV or empty, rows differ in length, or the column is missing.
     """
     first = text.partition("\n")[0]
     separator = max((",", ";", "\t"), key=first.count)

@@ -170,7 +170,7 @@ class PartFile:
         """Return the entries of an earlier run with the same input, and go on after them.
 
         Raises:
-            ClientError: the file cannot be read or written, or is of another input.
+            ClientError: the file cannot be read or written, is damaged, or is of another input.
         """
         try:
             content = self.path.read_bytes() if self.path.exists() else b""

@@ -26,7 +26,7 @@ from smartlinkd.commands.table import table
 from smartlinkd.untrusted import blank_unprintable, escape_unprintable
 
 MAX_INPUT_FILE: Final = 1024 * 1024
-"""Bytes of a file of inputs; the daemon takes no larger body."""
+"""Bytes of a file of inputs; by default the daemon takes no larger body."""
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -80,7 +80,7 @@ def read_inputs(given: Sequence[str]) -> dict[str, JsonValue]:
     A later option replaces an earlier one of the same name.
 
     Raises:
-        ClientError: one is none of these.
+        ClientError: one is none of these, or its file cannot be read.
     """
     inputs: dict[str, JsonValue] = {}
     for option in given:

@@ -49,7 +49,7 @@ CREW_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPE
 """Variables that the crew gets. With the first two, a model writes its post."""
 
 TIMEOUT = 60.0
-"""Seconds for a step, and for the browser to become ready on a small machine."""
+"""Seconds for the browser to become ready on a small machine."""
 
 CREW = "deal-post"
 CREW_DEADLINE = 180

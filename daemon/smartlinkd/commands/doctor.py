@@ -1,7 +1,7 @@
 """`smartlinkd doctor`: check that this machine has what the daemon needs, and say what to do.
 
 Each point is tried: Chromium is started, its sandbox is read from the kernel's tables, a file is
-written. A point that fails does not keep the others from being tried.
+written. A point that fails keeps no other from being tried, unless that needs it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Commands that a running daemon carries out: `status`, and those of accounts, crews, keys, tokens.
 
-On the daemon's machine they go over the unix socket in its state directory. Only its own user and
-root can open the socket, so there is no password. With `--server` or a kept login they go over the
-HTTP API, and standard error says so. Keys and crews' tokens need the password there.
+With `--config`, or if no server is named (`find_server`), they go over the unix socket in the state
+directory. Only the daemon's own user and root can open it, so there is no password. Else they go
+over the HTTP API, and standard error says so. Keys and crews' tokens need the password there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def main(
         only: print the value of this key only; None for all.
 
     Raises:
-        ClientError: the daemon refused, or cannot be reached, over HTTP.
+        ClientError: the daemon refused, or cannot be reached, over HTTP; or as `find_server`.
         ConfigError: the configuration, which names the state directory, is wrong.
+        Invalid: the arguments are too long for the socket.
     """
     # A configuration that was named is of a daemon on this machine.
     server = None if chosen.config is not None else find_server(chosen)

@@ -2,8 +2,8 @@
 
 Most of a start is imports, so their order counts. First the process is made private, then the
 service manager's descriptors are taken over. The other modules are imported while the configuration
-is read, so this module imports only what `cli.py` has imported, and `processes`. `serve` in
-`app/tree.py` runs the actors and stops them at SIGTERM.
+is read, so this module imports hardly anything that `cli.py` has not. `serve` in `app/tree.py` runs
+the actors and stops them at SIGTERM.
 """
 
 # ruff: noqa: PLC0415 - see above

@@ -117,7 +117,7 @@ def load_login() -> KeptLogin | None:
     """Return the kept login; None if there is none.
 
     Raises:
-        ClientError: the file is damaged, or other users may read it.
+        ClientError: the file is damaged, cannot be read, or is open to other users.
     """
     parse, loss = KeptLogin.model_validate_json, "makes you run `smartlinkd login` again"
     try:
