@@ -240,7 +240,7 @@ def make_crews(
 
 
 def retention(settings: Settings) -> Retention:
-    """Return how long ended executions are kept."""
+    """Return how long, and how many, ended executions are kept."""
     kept = settings.journal
     return Retention(timedelta(days=kept.retention_days), kept.retention_count)
 

@@ -63,7 +63,7 @@ class Reloader:
         *,
         set_graces: Callable[[Catalog], None],
     ) -> None:
-        """`settings` are those of the start. `set_graces` sets the supervisors' for these crews."""
+        """`settings` are the start's. `set_graces` sets the supervisors' graces by a catalog."""
         self._read_settings = read_settings
         self._settings = settings
         self._components = components

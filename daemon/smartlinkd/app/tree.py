@@ -2,7 +2,7 @@
 
 `build_supervisor` lists them. They start from top to bottom and stop from bottom to top, so an
 actor's dependencies run before and after it. The executor continues from the store, so `crews` is
-rest_for_one: the executor restarts whenever the store does. app/components.py makes the actors.
+rest_for_one: the executor restarts whenever the store does. app/components.py makes most actors.
 `serve`, below, receives SIGTERM: the first stops the tree, and a second cancels it; "What ends
 what" in docs/architecture.md has the order and the graces.
 """
@@ -62,8 +62,8 @@ from smartlinkd.web.bundle import Site
 logger = logging.getLogger(__name__)
 
 LAST_WRITES_S = 5.0
-"""Beyond a grace: for responses to clients that read slowly, and for the records of a stopped
-worker."""
+"""Beyond a grace, for responses to clients that read slowly and records of a stopped worker; beyond
+a job of the browser, for its heartbeat."""
 
 DISK_TIMEOUT_S = 60.0
 """Seconds by which the heartbeat of an actor that waits for the disk may be later than others'.
@@ -93,6 +93,7 @@ async def serve(
         StateUnusable: the state directory cannot be used.
         NotSaved: a secret could not be written at the first start.
         Invalid: the main address cannot be listened at.
+        NoThread: no thread can be started to read the crews.
         Escalated: an actor did not start, or ended too often.
     """
     for warning in settings.warnings:
@@ -162,7 +163,7 @@ def build_supervisor(
     crews_supervisor = _supervise_crews(components.crews)
 
     def snapshot() -> list[ChildSnapshot]:
-        # The supervisors are made last: their children report on them.
+        # `supervisor` is made last: its children report on it.
         return [*supervisor.snapshot(), *crews_supervisor.snapshot()]
 
     services = _services(settings, components, listeners, log_buffer=log_buffer, snapshot=snapshot)
@@ -334,7 +335,7 @@ def _recorder(components: Components, snapshot: Callable[[], list[ChildSnapshot]
 
 
 def _child_specs(settings: Settings, components: Components) -> Iterator[ChildSpec]:
-    """Yield the actors in the order of their start."""
+    """Yield the actors that start before `crews`, in order."""
     yield ChildSpec(  # before notify, which updates it until its own end
         "pauses",
         components.pauses.run,
