@@ -77,7 +77,7 @@ Commands = Mapping[str, Command]
 
 
 class NotRunning(Exception):  # noqa: N818 - it says how the daemon is
-    """No daemon answers on the socket. The text has the socket's path."""
+    """No daemon answers on the socket, or it is another user's. The text has the socket's path."""
 
 
 class _NoLine(Exception):  # noqa: N818 - it says what came

@@ -1,7 +1,7 @@
 """The page at `/metrics`, in Prometheus' text format.
 
-Counters and histograms belong to the actors that count. Gauges are read from the actors at the
-scrape, so no value is older than the scrape.
+Counters and histograms belong to the actors that count; those of HTTP requests are here. Gauges are
+read from the actors at the scrape, so no value is older than the scrape.
 """
 
 from __future__ import annotations
