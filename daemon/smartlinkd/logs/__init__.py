@@ -1,7 +1,7 @@
 """Logging: to systemd's journal, to a person at a terminal, or as JSON lines to a pipe.
 
-What standard error is decides which (`setup.py`); the fields are the same everywhere. No write
-waits for its reader. docs/decisions/010-log-output.md tells why, and what was rejected.
+What standard error is decides which (`setup.py`). A terminal shows fewer fields than the others. No
+write waits for its reader. docs/decisions/010-log-output.md tells why, and what was rejected.
 
 A secret never gets here: its holder wraps it in a type that hides it.
 """

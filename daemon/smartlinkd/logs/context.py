@@ -1,9 +1,9 @@
 """The log context: for which request or execution, and in which actor, a record is written.
 
 Two context variables carry it. Tasks and threads inherit them from the task that starts them, so
-they are bound only where an actor, a request or an execution begins. Two things break that chain
-and mend it: a mailbox, whose calls carry their caller's context (`supervision/actor.py`), and work
-that is done once for several callers (`LogContextSet`). No log call mentions the context:
+they are bound only where an actor, a request, an execution or a webhook call begins. Two things
+break that chain and mend it: a mailbox, whose calls carry their caller's context
+(`supervision/actor.py`), and work for several callers (`LogContextSet`). No log call mentions it:
 `ContextFilter` puts it on each record. See docs/decisions/011-log-context.md.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 MAX_CONTEXTS = 16
-"""Contexts of one record. A submit holds links of so many requests, mostly of far fewer."""
+"""Contexts of one record. Most submits hold links of far fewer requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def set_up(
     *,
     journal_socket: str = SOCKET,
 ) -> None:
-    """Send the log to `stream`, by default standard error.
+    """Send the log to `stream`, by default standard error; to the journal if that reads it.
 
     Args:
         level: the lowest level of our own records ("debug", "info", …).
@@ -145,7 +145,7 @@ def _reopen_nonblocking(stream: TextIO) -> int | None:
     """Open the pipe or terminal behind `stream` a second time, without blocking.
 
     Setting the flag on the given descriptor would set it for the shell that gave it, too. Returns
-    None if `stream` is a file, which takes everything, or cannot be opened.
+    None if `stream` is neither, or cannot be opened. Then a write may wait, except to a file.
     """
     try:
         number = stream.fileno()
