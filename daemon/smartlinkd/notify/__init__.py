@@ -1,1 +1,1 @@
-"""Notices to the owner, by a request to their address or by a program of theirs."""
+"""Notices to the owner: by a request to their address, a program of theirs, or Apprise."""

@@ -1,9 +1,9 @@
 """The notify actor: sends notices to the owner, and outlasts channels that fail.
 
 The daemon's parts report changes and never wait. Each channel has a throttle (`notice.py`) and a
-task of its own, so one that hangs holds up no other. A notice that failed `ATTEMPTS` times is
-dropped with a log record. Only the fact that an account's pause was notified outlives the process
-(in `pauses.json`); other trouble that goes on after a restart is reported again.
+task of its own, so one that hangs holds up no other. A notice that failed `ATTEMPTS` times, or for
+good, is dropped with a log record. Only the fact that an account's pause was notified outlives the
+process (in `pauses.json`); other trouble that goes on after a restart is reported again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The channels to the owner: a POST to their address, a program of theirs, and Apprise's services.
 
-The owner chose both, so the address may lead anywhere, this machine included. It may hold a key and
+The owner chose all, so an address may lead anywhere, this machine included. It may hold a key and
 is never logged. The program gets an environment of its own, its own session and none of our
 descriptors, and nothing of it is left after its deadline (`smartlinkd/processes/process_tree.py`).
 """
