@@ -63,7 +63,7 @@ class Reloader:
         *,
         set_graces: Callable[[Catalog], None],
     ) -> None:
-        """`settings` are the start's. `set_graces` sets the supervisors' graces by a catalog."""
+        """`settings` are the start's. `set_graces` extends supervisors' graces to a catalog's."""
         self._read_settings = read_settings
         self._settings = settings
         self._components = components
