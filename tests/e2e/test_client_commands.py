@@ -240,6 +240,8 @@ async def test_crew_runs_is_followed_and_listed(shell: Shell, portal: Portal) ->
     code, _, err = await shell.run("crew", "run", "deal-post")
     assert (code, err.count("\n")) == (1, 1)
     assert "links" in err
+    code, _, err = await shell.run("crew", "run", "deal-post", "-i", "links:=" + "[" * 100_000)
+    assert (code, "its value is no JSON" in err) == (2, True)
 
 
 async def test_daemon_commands_use_the_api_and_say_so(shell: Shell) -> None:
@@ -270,6 +272,8 @@ async def test_cookie_is_synced_from_standard_input_alone(shell: Shell, portal: 
         "sync-cookie", "--replace-account", stdin=account.cookie, env=env
     )
     assert (code, out) == (0, ""), err
+    code, _, err = await shell.run("sync-cookie", stdin=f"\ufeff{'x' * 600 * 1024}", env=env)
+    assert (code, "more than 512 KiB" in err) == (2, True)
 
 
 COMPLETE = """

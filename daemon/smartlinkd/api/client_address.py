@@ -1,4 +1,4 @@
-"""The address that a request counts as, and if it is local (docs/api.md, "Who may call what").
+"""The address that a request counts as, and if it is local (docs/api.md, "Credentials").
 
 Open endpoints are open to a client that is surely one of the addresses of `cookie.open_to`. A proxy
 makes everybody look like itself, a forged header makes anybody look like anybody, and a web page in

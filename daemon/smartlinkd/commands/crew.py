@@ -97,7 +97,7 @@ def read_inputs(given: Sequence[str]) -> dict[str, JsonValue]:
             continue
         try:
             inputs[name[:-1]] = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ClientError(
                 f"-i {name}=: its value is no JSON ({error}); for a text write {name[:-1]}=…"
             ) from None
@@ -110,7 +110,7 @@ def _read_file(path: Path) -> dict[str, JsonValue]:
             content = json.loads(file.read(MAX_INPUT_FILE + 1))
     except OSError as error:
         raise ClientError(f"-i @{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ClientError(f"-i @{path}: it is no JSON of at most 1 MiB: {error}") from None
     if not isinstance(content, dict):
         raise ClientError(f"-i @{path}: it has to be a JSON object of the inputs by name")

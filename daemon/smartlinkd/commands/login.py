@@ -62,7 +62,10 @@ def log_out(_: argparse.Namespace) -> int:
         say("nobody is logged in here")
         return FAILED
     ended = _end_key(login)
-    login_path().unlink()
+    try:
+        login_path().unlink()
+    except OSError as error:
+        raise ClientError(f"{login_path()} cannot be removed ({error.strerror})") from None
     say(f"logged out of {login.url}")
     return GOOD if ended else FAILED
 

@@ -26,12 +26,13 @@ def main(chosen: argparse.Namespace) -> int:
             "the cookie is read from standard input alone; pipe it in: "
             "`smartlinkd sync-cookie < cookies.txt`"
         )
+    given = sys.stdin.buffer.read(MAX_COOKIE + 1)
+    if len(given) > MAX_COOKIE:
+        raise ClientError(f"standard input has more than {MAX_COOKIE // 1024} KiB; is it a cookie?")
     try:
-        cookie = sys.stdin.buffer.read(MAX_COOKIE + 1).decode("utf-8-sig")
+        cookie = given.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ClientError("the cookie on standard input is not UTF-8; copy it as text") from None
-    if len(cookie) > MAX_COOKIE:
-        raise ClientError(f"standard input has more than {MAX_COOKIE // 1024} KiB; is it a cookie?")
     with server.open() as daemon:
         synced = daemon.sync_cookie(
             SecretStr(cookie),

@@ -23,7 +23,7 @@ from smartlinkd.net.egress import DEADLINE, Answered, open_sender
 from smartlinkd.notify.texts import Language, title_and_text
 from smartlinkd.processes.output import Redactor
 from smartlinkd.processes.process_tree import run_process_tree
-from smartlinkd.threads import on_thread
+from smartlinkd.threads import NoThread, on_thread
 
 COMMAND_DEADLINE: Final = 30.0
 """Seconds, as many as for the request."""
@@ -134,9 +134,12 @@ class AppriseChannel:
         title, text = title_and_text(body, self._language)
         is_sent = False
         with trio.move_on_after(self._deadline_s) as scope:
-            is_sent = await on_thread(
-                self._notify, title, text, limiter=self._limiter, abandon_on_cancel=True
-            )
+            try:
+                is_sent = await on_thread(
+                    self._notify, title, text, limiter=self._limiter, abandon_on_cancel=True
+                )
+            except NoThread as refusal:
+                raise NotSent(str(refusal)) from None
         if scope.cancelled_caught:
             raise NotSent(f"no answer within {self._deadline_s:g} s")
         if not is_sent:

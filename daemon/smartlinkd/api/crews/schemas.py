@@ -210,7 +210,8 @@ class _Inputs(Body):
     meta: Annotated[
         JsonValue,
         Field(
-            description="yours: comes back in every status and webhook call; at most 64 KiB of JSON"
+            description="yours: comes back in every status, and in webhook calls but a stream's; "
+            "at most 64 KiB of JSON"
         ),
     ] = None
 
