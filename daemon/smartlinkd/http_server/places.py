@@ -81,8 +81,8 @@ class Places:
         self._check_share(token)
         if self._followers.total() >= self.most_following:
             raise Unavailable(
-                f"{self.most_following} clients follow executions here already; ask /status "
-                "without wait, or try again in a few seconds",
+                f"{self.most_following} event streams, waits and MCP calls are open, as many "
+                "as there may be; ask /status without wait, or try again in a few seconds",
                 retry_after=RETRY_FOLLOWING,
             )
         self._make_room()
@@ -124,8 +124,8 @@ class Places:
         held = self._followers[token] + Counter(self._bodies.values())[token]
         if held >= self.most_of_one_token:
             raise TooManyAtOnce(
-                f"this token has {held} event streams, waits and unfinished bodies open, which is "
-                "as many as one may have; close some, or try again in a few seconds",
+                f"this token has {held} event streams, waits, MCP calls and unfinished bodies "
+                "open, which is as many as one may have; close some, or try again in a few seconds",
                 retry_after=RETRY_FOLLOWING,
             )
 
