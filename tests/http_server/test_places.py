@@ -84,7 +84,7 @@ async def test_place_is_free_after_its_block(places: Places) -> None:
 
 def test_follower_without_a_place_is_refused(places: Places) -> None:
     with followers(places, *"aaaabbbbcc"):
-        with pytest.raises(Unavailable, match="10 clients follow") as refused, places.follow("d"):
+        with pytest.raises(Unavailable, match="10 event streams") as refused, places.follow("d"):
             pass
         assert refused.value.retry_after == 5
 
