@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.nurseries import MAX_ERROR_TEXT, background, describe
+from smartlinkd.nurseries import background
 
 
 async def test_tasks_run_beside_the_block_and_end_with_it() -> None:
@@ -64,30 +64,3 @@ async def test_cancellation_from_outside_cancels_the_block(autojump_clock: MockC
             await trio.sleep_forever()
         raise AssertionError("the block was not cancelled")
     assert scope.cancelled_caught
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (ValueError("broken"), "ValueError: broken"),
-        (ValueError(), "ValueError"),
-        (ValueError("two\n  lines\tand a tab "), "ValueError: two lines and a tab"),
-        (ExceptionGroup("g", [ValueError("broken")]), "ValueError: broken"),
-        (
-            ExceptionGroup("g", [ValueError("broken"), KeyError("lost"), OSError()]),
-            "ValueError: broken (and 2 more)",
-        ),
-        (
-            ExceptionGroup("g", [ExceptionGroup("h", [ValueError("broken")])]),
-            "ValueError: broken",
-        ),
-    ],
-)
-def test_an_error_is_described_in_one_line(error: Exception, line: str) -> None:
-    assert describe(error) == line
-
-
-def test_a_description_is_bounded() -> None:
-    exact = "x" * MAX_ERROR_TEXT
-    assert describe(ValueError(exact)) == f"ValueError: {exact}"
-    assert describe(ValueError(exact + "x")) == f"ValueError: {exact[:-1]}…"

@@ -26,7 +26,6 @@ EXCEPTIONS = {
     "deploy.configuration": "the owner's files, with tests of their own",
     "deploy.preflight": "checks that change nothing, before the steps that do",
     "history.schema": "SQL alone",
-    "history.search": "pure, with tests of its own",
     "logs.journald": "a protocol of its own",
     "notify.texts": "pure; sentences for people, in two languages",
     "sandbox.shop": "an app on a port of its own",

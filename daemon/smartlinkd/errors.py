@@ -1,4 +1,4 @@
-"""The errors that refuse one request.
+"""The errors that refuse one request, and helpers for errors of all kinds.
 
 A `Refused` ends one request alone. Its text says what is wrong and what to do, and never holds a
 secret. The HTTP API maps each class to one status (api/errors.py), and the actor that raises it
@@ -14,6 +14,9 @@ from pydantic import JsonValue
 
 BUG: Final = "internal error; the daemon's log has it"
 """The text for a client whose request met a bug."""
+
+MAX_ERROR_TEXT: Final = 1000
+"""Characters of an error in `describe`. The log has the whole text."""
 
 E = TypeVar("E", bound=BaseException)
 
@@ -92,3 +95,14 @@ def leaves(group: BaseExceptionGroup[E]) -> Iterator[E]:
             yield from leaves(error)
         else:
             yield error
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's type and text in one line. Of a group the first member is shown."""
+    if isinstance(error, BaseExceptionGroup):
+        first, more = error.exceptions[0], len(error.exceptions) - 1
+        return describe(first) + (f" (and {more} more)" if more else "")
+    text = " ".join(str(error).split())
+    if len(text) > MAX_ERROR_TEXT:
+        text = text[: MAX_ERROR_TEXT - 1] + "…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

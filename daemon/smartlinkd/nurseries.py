@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
 
 import trio
-
-MAX_ERROR_TEXT: Final = 1000
-"""Characters of an error in `describe`. The log has the whole text."""
 
 
 @asynccontextmanager
@@ -62,14 +58,3 @@ async def cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
     """Cancel a scope when something happens."""
     await event.wait()
     scope.cancel()
-
-
-def describe(error: BaseException) -> str:
-    """Return an error's type and text in one line. Of a group the first member is shown."""
-    if isinstance(error, BaseExceptionGroup):
-        first, more = error.exceptions[0], len(error.exceptions) - 1
-        return describe(first) + (f" (and {more} more)" if more else "")
-    text = " ".join(str(error).split())
-    if len(text) > MAX_ERROR_TEXT:
-        text = text[: MAX_ERROR_TEXT - 1] + "…"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

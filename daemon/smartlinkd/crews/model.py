@@ -160,3 +160,12 @@ class ListedCrew:
     default: bool
     paths: tuple[str, ...]
     load: CrewLoad
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The execution that an entry or a webhook call is about, and its webhook targets."""
+
+    execution_id: str
+    meta: JsonValue = field(repr=False)
+    webhooks: tuple[WebhookTarget, ...] = field(repr=False)

@@ -15,20 +15,11 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from smartlinkd.crews.protocol import Failed, JsonObject, Result, TokenUsage, quoted
 from smartlinkd.processes.process_tree import ExitStatus
-from smartlinkd.store.model import Status, WebhookTarget
+from smartlinkd.store.model import Status
 
 SHELL_SIGNALED = 128
 """A shell adds this to the number of the signal that has ended its command."""
 _JSON_OBJECT = TypeAdapter(JsonObject, config=ConfigDict(cache_strings="keys", defer_build=True))
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The execution that an entry or a webhook call is about, and its webhook targets."""
-
-    execution_id: str
-    meta: JsonValue = field(repr=False)
-    webhooks: tuple[WebhookTarget, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)

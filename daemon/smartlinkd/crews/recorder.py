@@ -15,8 +15,8 @@ from typing import TypeVar
 import trio
 from prometheus_client import Counter, Histogram
 
-from smartlinkd.crews.model import ExecutorLimits
-from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.model import ExecutorLimits, Subject
+from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.protocol import quoted
 from smartlinkd.crews.store_entries import ended
 from smartlinkd.crews.subscriptions import Subscriptions

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.model import Subject
+from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.protocol import (
     FromWorker,
     HumanInput,

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Mapping
 from typing import Final, TextIO
 
+from smartlinkd.errors import describe
 from smartlinkd.logs.formats import (
     MAX_VALUE_CHARS,
     code_fields,
@@ -22,7 +23,6 @@ from smartlinkd.logs.formats import (
     shorten,
     traceback_text,
 )
-from smartlinkd.nurseries import describe
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"

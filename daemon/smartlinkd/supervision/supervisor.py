@@ -17,8 +17,9 @@ from math import inf
 
 import trio
 
+from smartlinkd.errors import describe
 from smartlinkd.logs import LogEvent, bind_log_actor
-from smartlinkd.nurseries import describe, sole_error
+from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.child import Child, ChildSnapshot, ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
 from smartlinkd.supervision.policy import Backoff, Intensity, RestartWindow, Strategy

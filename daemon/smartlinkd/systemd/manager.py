@@ -21,7 +21,8 @@ from typing import Final
 import trio
 
 from smartlinkd.admin.reports import StatusReport
-from smartlinkd.nurseries import background, describe
+from smartlinkd.errors import describe
+from smartlinkd.nurseries import background
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.outcome import Subject
+from smartlinkd.crews.model import Subject
 from smartlinkd.crews.protocol import (
     FromWorker,
     HumanInput,

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 from pydantic import JsonValue
 
-from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.model import Subject
+from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.protocol import HumanInput, Step, TokenUsage
 from smartlinkd.crews.webhooks.payloads import Occurrence, calls_for
 from smartlinkd.store.model import NewEvent, Status, TaskRecord, WebhookTarget

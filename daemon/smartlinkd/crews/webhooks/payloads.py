@@ -13,7 +13,8 @@ from uuid import uuid4
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.model import Subject
+from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.protocol import HumanInput, Step, TokenUsage
 from smartlinkd.store.model import (
     NewDelivery,
