@@ -51,7 +51,7 @@ install_service() {
     trap 'rm -rf "$TMPDIR" "$log"; forget_unused "$fresh"' EXIT
     chmod 755 "$fresh"
     fill_environment "$fresh"
-    # Not in the clone, whose modules would be found before those of the environment.
+    # -I: no module of the working folder or PYTHONPATH is found before the environment's.
     "$fresh/bin/python" -I -m smartlinkd.deploy --units "$PWD/systemd" "$@"
 }
 
