@@ -55,7 +55,10 @@ class JsonClient(AbstractContextManager["JsonClient"]):
                 connected.shutdown(socket.SHUT_RDWR)
 
     def post(self, path: str, body: object) -> Any:
-        """Return the JSON of the answer. Raises `ValueError` with it if the status is not 200."""
+        """Return the JSON of the answer.
+
+        Raises `ValueError` with it if the status is not 200, and `OSError` if the connection fails.
+        """
         return self._request("POST", path, json.dumps(body))
 
     def get(self, path: str) -> Any:

@@ -87,7 +87,7 @@ def _sandboxed_user() -> pwd.struct_passwd | None:
 
 
 def devtools_answer(port: int, method: str, path: str) -> Any:
-    """Return the JSON of the answer, or None if nobody listens yet."""
+    """Return the JSON of the answer, or None if there is no valid one yet."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request(method, path)

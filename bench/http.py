@@ -187,7 +187,7 @@ def _busy(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
 
 @contextmanager
 def _servers(folder: Path) -> Iterator[tuple[Daemon, Origins, dict[str, str]]]:
-    """Run the three servers on one processor, and the load on the other."""
+    """Run the three servers on one processor, and the load on another, if there are two."""
     crew = {
         "name": CREW,
         "runner": "command",

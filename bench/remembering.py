@@ -1,7 +1,7 @@
 """The daemon with full caches: `python -m bench.remembering NUMBER serve …`.
 
-Each cache of the conversion service starts with NUMBER entries, under keys that are never asked
-for, because 100 000 conversions would take the portal an hour.
+The caches of links and of products start with NUMBER entries, under keys that are never asked for,
+because 100 000 conversions would take the portal an hour.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     uvicorn bench.peers.celery_app:web
 
 The task waits for a process, so a pool of threads fits. Like the daemon, it loses no accepted task:
-acknowledgements are late, and Redis writes each change to the disk at `BENCH_REDIS`.
+acknowledgements are late, and Redis, at the address `BENCH_REDIS`, writes each change to the disk.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Run the Playwright scripts for the benchmark; settings and commands are lines of JSON.
 
-`python -m bench.peers.playwright_main SETTINGS` reads a command from each line of standard input: a
-script, a method, the orders of some concurrent clients, and `seconds` or null. After `seconds`
-unfinished orders are cancelled. It answers with a line: the seconds of each order, measured in this
-process, and the time of the last one. A failed order ends the process.
+`python -m bench.peers.playwright_main SETTINGS` prints the browser's version, and reads a command
+from each line of standard input: a script, a method, the orders of some concurrent clients, and
+`seconds` or null. After `seconds` unfinished orders are cancelled. It answers with a line: the
+seconds of each order, and those until the last one ended. A failed order ends the process.
 """
 
 from __future__ import annotations
