@@ -23,7 +23,7 @@ WITHOUT_BROWSER: dict[str, Any] = {
     "products": {"source": "none"},
     "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
 }
-"""The tables of a daemon that needs no browser, and so converts no links."""
+"""The tables of a daemon that needs no browser. It converts no links: port 1 answers nothing."""
 
 
 def write_config(path: Path, *layers: Tables) -> None:

@@ -1,4 +1,4 @@
-"""Programs for tests, soaks and benchmarks: any module of ours, and the sandbox with its accounts.
+"""Programs for tests, soaks and benchmarks: any Python module, and the sandbox with its accounts.
 
 Each is a process with its own folder, so that what one leaves or needs can be told from the others.
 """

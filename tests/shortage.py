@@ -34,8 +34,8 @@ def shortage() -> Shortage:
 
 @pytest.fixture
 def no_thread(monkeypatch: pytest.MonkeyPatch) -> Shortage:
-    """Return a context manager: trio starts no thread during the block, not even on an idle one.
-    The error is Python's own (`tests/test_threads.py`)."""
+    """Return a context manager: trio runs nothing in a thread during the block. The error is
+    Python's own when it can start no thread (`tests/test_threads.py`)."""
 
     async def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")

@@ -231,10 +231,10 @@ Start = Callable[..., Awaitable[Daemon]]
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_start() -> Iterator[None]:
-    """Cache the slow steps of a start for the module."""
+    """Hash each password once in the module, and read no certificates."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "matches", cache(passwords.matches))
-        # No certificates are read: all requests of the daemon go to loopback, without TLS.
+        # All requests of the daemon go to loopback, without TLS.
         patch.setattr(tree, "HttpClient", lambda: HttpClient(plain_transport()))
         yield
 

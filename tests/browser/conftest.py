@@ -1,5 +1,4 @@
-"""A browser's side of a websocket, played by hand; a small web site; a real Chromium; and in its
-place the one of `played`, for what is built on it."""
+"""Fixtures: a scripted peer of CDP, a web site, a real Chromium, and a `PlayedChromium`."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ async def peer(nursery: trio.Nursery) -> Peer:
 
 @pytest.fixture
 async def wire(peer: Peer, nursery: trio.Nursery) -> Wire:
-    """Our end of what leads to `peer`: its browser takes a websocket from there."""
+    """Our end of a stream to `peer`, which accepts a websocket on it."""
     ours, theirs = memory_stream_pair()
     nursery.start_soon(peer.accept, theirs, nursery)
     return ours
@@ -214,7 +213,7 @@ async def page(connection: CdpConnection) -> Page:
 
 @pytest.fixture
 def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
-    """All browsers that generations launch are played."""
+    """The browsers that instances launch from now on: all are played."""
     played = PlayedChromiums()
     monkeypatch.setattr(instance, "launch", played.launch)
     monkeypatch.setattr(instance, "connect", played.connect)

@@ -197,7 +197,7 @@ class FakeProducts:
 
 
 class FakeResolver:
-    """Resolves what it knows, each in `seconds` unless `slow` says otherwise; else 10."""
+    """Resolves a link in `seconds`, or in its time in `slow`. One not in `known` is no product."""
 
     def __init__(self) -> None:
         self.known: dict[str, Product | NotALink | Unresolved] = {}
@@ -342,7 +342,7 @@ def waiting(
     *,
     sub_ids: tuple[str, ...] = (),
 ) -> Callable[[], Awaitable[Row]]:
-    """Enqueue a link at once; the rest is for the background."""
+    """Enqueue a link at once; return the function that waits for its row."""
     return partial(queue.wait_for_row, enqueue(queue, number, cookie, sub_ids=sub_ids))
 
 

@@ -64,9 +64,8 @@ class Client:
                 await stream.send_all(data)
 
     async def ask(self, data: bytes) -> Answer:
-        """The request is there before the server can know of the connection, so that no limit of
-        its time is met, however busy the machine is.
-        """
+        """Send a request, and return the answer. It is sent before the server can know of the
+        connection, so no time limit is met, however busy the machine is."""
         connected = socket.create_connection(("127.0.0.1", self.port))
         connected.sendall(data)
         with trio.fail_after(PATIENCE):

@@ -61,17 +61,17 @@ def look(
 class Tab:
     """A tab that plays what it is told. The last of `looks` is shown from then on.
 
-    `lands` is where a load ends, also when it `fails` after so many seconds, and `goes` where its
-    script leaves for then. A look that is a `CallTimedOut` takes its time. `press` and `call` are
-    what the scripts of a submit and of a call give; `answers` are the responses that the page then
-    receives, each so many seconds after the other.
+    `lands` is the URL of a load, and `goes`, if set, the one to which its script goes on. A load
+    raises `fails`, if set, after `fails_after` seconds. A look that is a `CallTimedOut` takes the
+    call's whole deadline. `press` and `call` are the results of the scripts of a submit and of a
+    call. `answers` are the responses that the page then receives, each after so many seconds.
     """
 
     lands: str = PAGE
     goes: str = ""
     fails: Exception | None = None
     fails_after: float = 0
-    reports_all: bool = False  # as a real one does of where a redirect leads
+    reports_all: bool = False  # as a real tab reports the targets of redirects
     looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
     first_look_s: float = 0
     press: Any = field(default_factory=lambda: {"pressed": True})

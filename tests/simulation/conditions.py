@@ -15,7 +15,7 @@ DISK_FAULT_EFFECT = 60.0
 
 
 class FaultTime:
-    """The time with a fault that began last: until `until`, which is `inf` meanwhile."""
+    """The end of the latest fault: `inf` while it lasts, `-inf` before the first one."""
 
     until = -inf
 

@@ -260,7 +260,7 @@ class FaultInjector:
                 puppet.run_instead(*kind.removeprefix("worker: ").split(", "))
 
     def break_worker_starts(self) -> None:
-        """Make every start of a worker fail."""
+        """Make every start of a worker fail, or wait."""
         workers = self._world.workers
         kind = self._chance.choice(("no process", "no folder", "no start", "no program"))
         self._log_fault(f"workers: {kind}")

@@ -1,8 +1,7 @@
 """The fake machines below Chromium and below workers, with checks and with fewer probes.
 
 A day has 86,400 probes of the browser. A probe of a healthy browser succeeds at once in 19 of 20
-cases, without DevTools messages. While no client is active, probes are four seconds apart; the
-daemon's own limit is five.
+cases, without DevTools messages. While no client is active, probes are four seconds apart.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tests.fakes.receiver import Call
 from tests.simulation.executions import Execution, Executions
 
 REFUSED = answer(404)
-"""The only answer after which the daemon does not repeat a call."""
+"""An answer after which the daemon gives a call up."""
 HOSTS = ("192.0.2.7", "192.0.2.8")
 
 Place = tuple[str, str]

@@ -40,7 +40,7 @@ ROUND_SECONDS: Final = (3.0, 12.0)
 ROUND_PAUSE: Final = 2.0
 """Seconds of a round in which no job is started, for the sample."""
 MIN_ROUNDS: Final = 40
-"""The number of rounds in a short soak, if its rounds are long enough."""
+"""The number of rounds in a short soak. There are fewer if they would be too short."""
 CYCLE: Final = 1200.0
 """Seconds of a cycle: a stretch with crashes and a mixed one. There are three cycles or more."""
 WARM_UP: Final = 300.0

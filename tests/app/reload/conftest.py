@@ -13,7 +13,7 @@ from tests.app.reload.played import Daemon
 
 @pytest.fixture
 def daemon(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Daemon]:
-    """Of the log's levels, which a reload sets, nothing stays."""
+    """A daemon. The log levels, which a reload sets, are restored after the test."""
     loggers = logging.getLogger(), logging.getLogger("smartlinkd")
     levels = [each.level for each in loggers]
     caplog.set_level(logging.INFO)

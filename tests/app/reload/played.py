@@ -27,7 +27,7 @@ HASH, OTHER_HASH = hash_password("correct horse"), hash_password("open barley")
 DONE = """printf '{"type":"started"}\\n{"type":"result","output":"done"}\\n' >&3"""
 WAIT = """printf '{"type":"started"}\\n' >&3; read given <&3; read stop <&3"""
 ENDS = {LogEvent.CONFIG_RELOADED, LogEvent.CONFIG_REFUSED}
-"""The events that are logged when it is over."""
+"""The events that are logged at the end of a reload."""
 
 
 def crew(name: str, script: str = DONE, **more: object) -> dict[str, object]:
@@ -59,7 +59,7 @@ class Daemon:
                 await trio.sleep(0.01)
 
     async def hang_up(self) -> str:
-        """SIGHUP; returns what was logged of it, and how loud, when it is done."""
+        """Send SIGHUP; return the levels and texts that are logged until the reload has ended."""
         before = len(self._caplog.records)
         os.kill(os.getpid(), signal.SIGHUP)
         with trio.fail_after(PATIENCE):

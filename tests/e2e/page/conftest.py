@@ -1,7 +1,7 @@
 """The page in a real Chromium, with a daemon and crews.
 
-Each test ends with a check of the browser's messages: no error, no breach of the policy, no request
-to another host, and no refused request but those that the test provokes.
+The fixtures `tab` and `shop` end with a check of the browser's messages: no error, no breach of the
+policy, and no request to another host but that of the products' pictures.
 """
 
 from __future__ import annotations

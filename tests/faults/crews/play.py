@@ -111,7 +111,7 @@ class CellRun:
         await self.stage.until_ready(SOON)
 
     async def _wait_for_log(self) -> None:
-        """Remove the fault when it is logged or has ended the daemon."""
+        """Wait for the due log record, if any; then remove the fault, unless it escalates."""
         await wait_until(lambda: not self.due.log or self._matching_records(), NOTICED)
         assert bool(self._matching_records()) is bool(self.due.log), self._records()
         if self.due.log and not self.due.escalates:
