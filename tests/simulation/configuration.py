@@ -14,7 +14,7 @@ HASH = (
     "KWqpeWRaKQR6609YJdGv/WswN3TNiJ7yyvi3a5qgX1E"
 )
 QUEUE = 8
-"""The most submits that may wait, and the most jobs of the browser."""
+"""The most submits that may wait. More jobs of the browser may (`BrowserLimits.min_queue`)."""
 CONTEXTS = 3
 IDLE = 240.0
 """Seconds for which an unused context is kept."""
