@@ -85,5 +85,5 @@ export function duration(seconds) {
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
   if (hours) return t("time.hours", { hours, minutes });
   if (minutes) return t("time.minutes", { minutes, seconds: whole % 60 });
-  return t("time.seconds", { seconds: seconds < 10 ? Math.round(seconds * 10) / 10 : whole });
+  return t("time.seconds", { seconds: seconds < 10 ? Math.max(0, Math.round(seconds * 10) / 10) : whole });
 }

@@ -38,7 +38,8 @@ function filled(known) {
   const byDay = new Map(known.map((each) => [midnight(each.day).getTime(), each]));
   const found = [];
   const last = midnight(known.at(-1).day);
-  for (const date = midnight(known[0].day); date <= last; date.setDate(date.getDate() + 1)) {
+  // Each day is made anew: where clocks go forward at midnight, that day alone begins at 1 o'clock.
+  for (let date = midnight(known[0].day); date <= last; date = new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1)) {
     const { links, commission } = byDay.get(date.getTime()) ?? { links: 0, commission: 0 };
     found.push({ at: date.getTime(), links, commission });
   }
