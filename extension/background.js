@@ -56,7 +56,7 @@ async function start() {
 
 /** Look at the account, and sync when that is due. One look at a time; returns the new state. */
 function look(options = {}) {
-  looking = looking.then(() => lookOnce(options));
+  looking = looking.catch(() => {}).then(() => lookOnce(options)); // after a failure, too
   return looking;
 }
 

@@ -1,12 +1,13 @@
 // Copying to the clipboard and saying so, inside the tab that the person looks at.
 
-/** Show `note` in the tab; when `ok`, put `text` on the clipboard first. Returns {ok, text}. */
+/**
+ * Show `note` in the tab; when `ok`, put `text` on the clipboard first. Returns {ok, text}.
+ *
+ * A tab in which no script may run, such as the browser's own pages, counts as not copied.
+ */
 export async function copyInTab(tab, { ok, text, note }) {
-  const [{ result }] = await chrome.scripting.executeScript({
-    target: { tabId: tab.id },
-    func: copyAndTell,
-    args: [ok ? text : "", note],
-  });
+  const script = { target: { tabId: tab.id }, func: copyAndTell, args: [ok ? text : "", note] };
+  const [{ result }] = await chrome.scripting.executeScript(script).catch(() => [{ result: false }]);
   return { ok: ok && result, text };
 }
 

@@ -29,8 +29,10 @@ export function readPairing(text) {
   if (origins.includes(null) || typeof given.key !== "string" || !given.key.startsWith("slk_")) {
     throw new PairingError("pairingDamaged");
   }
-  const [url, shop, portal] = origins;
-  if (!isSafe(url)) throw new PairingError("pairingPlainHttp");
+  const [daemon, shop, portal] = origins;
+  if (!isSafe(daemon)) throw new PairingError("pairingPlainHttp");
+  // A proxy may serve the daemon below a path.
+  const url = daemon + new URL(given.url).pathname.replace(/\/$/, "");
   return { url, key: given.key, shop, portal };
 }
 
