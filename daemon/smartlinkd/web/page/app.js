@@ -62,13 +62,13 @@ function View({ name }) {
   const [fault, setFault] = useState(null);
   const Shown = loaded.value[name];
   useEffect(() => {
-    if (Shown || !(name in VIEWS)) return;
+    if (Shown || !Object.hasOwn(VIEWS, name)) return;
     VIEWS[name]
       .load()
       .then((module) => (loaded.value = { ...loaded.value, [name]: module.default }))
       .catch(setFault);
   }, [name]);
-  if (!(name in VIEWS)) return html`<${Title} text=${t("notFound")} /><p><a href=${placeOf()}>${t("nav.convert")}</a></p>`;
+  if (!Object.hasOwn(VIEWS, name)) return html`<${Title} text=${t("notFound")} /><p><a href=${placeOf()}>${t("nav.convert")}</a></p>`;
   if (fault) return html`<${Stale} />`;
   return Shown ? html`<${Shown} />` : html`<p class="faint" role="status">${t("loading")}</p>`;
 }

@@ -4,13 +4,13 @@ import { signal } from "./ui.js";
 import { parse } from "./json.js";
 import { t } from "./i18n.js";
 
-// "unknown" until the daemon has answered once, then "in" or "out".
+// "unknown" or "offline" until the daemon has answered once, then "in" or "out".
 export const session = signal("unknown");
 // Why the owner has to log in again; "" where nobody was logged in.
 export const ended = signal("");
 
 export class Failure extends Error {
-  // `status` is 0 when no answer came. `retryAfter` is in seconds, or null.
+  // `status` is 0 when the daemon gave no answer. `retryAfter` is in seconds, or null.
   constructor(status, message, retryAfter = null) {
     super(message);
     this.status = status;
@@ -77,7 +77,9 @@ export async function failureOf(response) {
   const body = await response.json().catch(() => ({}));
   const seconds = Number(response.headers.get("Retry-After"));
   const text = body.message ?? body.error ?? t("error.http", { status: response.status });
-  return new Failure(response.status, text, seconds || null);
+  // Without a body of the daemon's it is a proxy that says so, such as while the daemon restarts.
+  const status = body.error || response.status < 500 ? response.status : 0;
+  return new Failure(status, text, seconds || null);
 }
 
 export function brokeOff(fault) {

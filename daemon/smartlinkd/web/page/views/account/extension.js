@@ -17,8 +17,9 @@ function pairingText(key) {
   return `smartlinkd-pair:${btoa(JSON.stringify(given)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
+// Where the extension takes the address: its `isSafe` in pairing.js.
 function isSafe() {
-  return location.protocol === "https:" || ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+  return location.protocol === "https:" || ["localhost", "127.0.0.1"].includes(location.hostname);
 }
 
 export function Extension() {

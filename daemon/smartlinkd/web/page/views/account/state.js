@@ -10,8 +10,8 @@ const EVERY = 20; // seconds
 // The answer of GET /api/account, or null.
 export const answer = signal(null);
 
-// { kind, at, reason, remedy, needsCare }; null while it is not known. `kind` is "none" without a
-// cookie, else the state of the account that needs the most care.
+// { kind, needsCare }, and the account's own fields; null while it is not known. `kind` is "none"
+// without a cookie, "unused" without accounts, else the state that needs the most care.
 export const account = computed(() => {
   if (!answer.value) return null;
   const { cookie, accounts } = answer.value;

@@ -135,7 +135,7 @@ export function replacedText({ text, places }, found) {
   return [...parts, points.slice(end).join("")].join("");
 }
 
-// A session that ended stops nothing: who logs in again goes on.
+// Who has logged in again is offered to go on, and not told of the session that ended.
 effect(() => {
   if (session.value === "in" && problem.peek()?.status === 403) problem.value = null;
 });

@@ -1,6 +1,6 @@
 // A crew's own API, which the session opens as its organization token does.
 
-import { ask, sendAsOwner } from "../../lib/api.js";
+import { ask, brokeOff, sendAsOwner } from "../../lib/api.js";
 import { parse } from "../../lib/json.js";
 import { eventsOf } from "./sse.js";
 
@@ -25,7 +25,7 @@ export class Crew {
 
   async healthy(signal) {
     const response = await sendAsOwner(`${this.path}/`, { signal });
-    return (await response.text()).trim();
+    return (await response.text().catch(brokeOff)).trim();
   }
 
   // Starts one execution for each `key`, however often it is sent.

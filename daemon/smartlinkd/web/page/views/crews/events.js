@@ -1,6 +1,6 @@
 // The events of a run, oldest first, as they come.
 
-import { html, useEffect, useState } from "../../lib/ui.js";
+import { html, useEffect, useRef, useState } from "../../lib/ui.js";
 import { session } from "../../lib/api.js";
 import { clock, number, t } from "../../lib/i18n.js";
 import { shown } from "../../lib/json.js";
@@ -16,19 +16,19 @@ const OVER = ["human_feedback_received", "crew_execution_requeued"];
 const TELLING = ["error", "prompt", "text", "thought", "tool", "name", "task_id", "agent", "status", "output"];
 const EMPTY = { list: [], dropped: 0, asked: null, began: null, tokens: null };
 
-// { list, dropped, asked, tokens }. `asked` is the latest question to a human: its event's data, its
+// { list, dropped, asked, began, tokens }. `asked` is the latest question to a human: its event's data, its
 // number, and when the run began that it belongs to.
 export function useEvents(crew, id, status, changed) {
   const [events, setEvents] = useState(EMPTY);
+  const last = useRef(""); // the latest event's id; `events` of a render may be behind
   const hasEnded = Boolean(status && ENDED.includes(status.state));
   useEffect(() => {
     if (session.value !== "in") return undefined;
     const left = new AbortController();
     const { signal } = left;
-    let last = events.list.at(-1)?.id ?? "";
     const listen = async (here) => {
-      for await (const event of crew.events(id, last, here)) {
-        last = event.id;
+      for await (const event of crew.events(id, last.current, here)) {
+        last.current = event.id;
         setEvents((before) => withEvent(before, event));
         changed();
       }

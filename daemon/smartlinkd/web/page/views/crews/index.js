@@ -23,7 +23,7 @@ export default function Crews() {
   if (!data) return html`<${Title} text=${name ?? t("crews.title")} /><${Waiting} fault=${fault} reload=${reload} />`;
   if (name === undefined) return html`<${List} crews=${data.crews} />`;
   const entry = data.crews.find((each) => each.name === name);
-  if (!entry || !(tab in TABS)) return html`<${Title} text=${t("crews.unknown")} /><p><a href=${placeOf("crews")}>${t("crews.title")}</a></p>`;
+  if (!entry || !Object.hasOwn(TABS, tab)) return html`<${Title} text=${t("crews.unknown")} /><p><a href=${placeOf("crews")}>${t("crews.title")}</a></p>`;
   const crew = new Crew(entry);
   if (id) return html`<${Execution} key=${id} crew=${crew} id=${id} />`;
   const Shown = TABS[tab];

@@ -5,7 +5,7 @@ import { ask } from "../../lib/api.js";
 import { bytes, number, t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
 import { Plot } from "../../components/plot.js";
-import { Faint, Section } from "../../components/text.js";
+import { Faint, Section, Waiting } from "../../components/text.js";
 
 const EVERY = 60; // seconds
 const SERIES = {
@@ -26,14 +26,14 @@ export function Plots() {
 }
 
 function Series({ name, how }) {
-  const { data } = usePolled((abort) => ask(`api/series?name=${name}&hours=24`, { signal: abort }), EVERY);
+  const { data, fault, reload } = usePolled((abort) => ask(`api/series?name=${name}&hours=24`, { signal: abort }), EVERY);
   const title = t(`series.${name}`);
   const points = data?.points ?? [];
   return html`
     <figure>
       <figcaption>${title}</figcaption>
       ${points.length < 2
-        ? html`<${Faint}>${t("series.none")}<//>`
+        ? (data ? html`<${Faint}>${t("series.none")}<//>` : html`<${Waiting} fault=${fault} reload=${reload} />`)
         : html`<${Plot} name=${title} times=${points.map(({ at }) => new Date(at) / 1000)} format=${how.format}
             series=${[{ label: title, values: points.map(({ value }) => value), bars: how.bars, dots: how.dots }]} />`}
     </figure>
