@@ -118,7 +118,7 @@ export default {
   "account.session_lost.todo": "Log in at the portal in your browser. The extension then syncs by itself; without it, paste the new cookie below.",
   "account.paused": "paused",
   "account.paused.short": "The marketplace asks for a human check. Nothing is sent to it until that is done.",
-  "account.paused.todo": "Open the portal in your browser and do the check there. Then sync a new cookie, or clear the pause.",
+  "account.paused.todo": "Open the portal in your browser and do the check there. Then clear the pause, or paste a new cookie: the extension's ends no pause.",
   "cookie.title": "Cookie",
   "cookie.name": "Name",
   "cookie.synced": "Synced",

@@ -118,7 +118,7 @@ export default {
   "account.session_lost.todo": "Hãy đăng nhập trang affiliate trong trình duyệt. Tiện ích sẽ tự đồng bộ; nếu không có tiện ích, hãy dán cookie mới bên dưới.",
   "account.paused": "tạm dừng",
   "account.paused.short": "Sàn yêu cầu xác minh người dùng. Chưa gửi gì đến sàn cho đến khi xong.",
-  "account.paused.todo": "Hãy mở trang affiliate trong trình duyệt và xác minh ở đó. Sau đó đồng bộ cookie mới, hoặc bỏ tạm dừng.",
+  "account.paused.todo": "Hãy mở trang affiliate trong trình duyệt và xác minh ở đó. Sau đó bỏ tạm dừng, hoặc dán cookie mới: cookie từ tiện ích không bỏ tạm dừng.",
   "cookie.title": "Cookie",
   "cookie.name": "Tên",
   "cookie.synced": "Đồng bộ",
