@@ -262,7 +262,7 @@ _REMEDIES = {
     ),
     AccountStatus.PAUSED: (
         "open the affiliate portal in an ordinary browser and answer what it asks; "
-        "then clear the pause or sync a new cookie"
+        "then clear the pause, or paste a new cookie"
     ),
 }
 

@@ -29,7 +29,7 @@ class HumanCheck(MarketplaceFailed):
         super().__init__(
             "the affiliate portal asks for a human check (captcha or risk control), which this "
             "service never answers: open the portal in an ordinary browser and answer it there, "
-            "then sync the new cookie or, when it is still the same, run `smartlinkd account clear`"
+            "then clear the pause on the page or by `smartlinkd account clear`"
         )
 
 

@@ -42,7 +42,7 @@ _REMEDIES: Final[Mapping[Language, Mapping[str, str]]] = {
         "session_lost": "Log in to the affiliate portal in your browser; the extension syncs the "
         "new cookie.",
         "account_paused": "Open the affiliate portal in your browser and answer its question. Then "
-        "press Resume on the page, or run `smartlinkd account clear`.",
+        "press Clear the pause on the page, or run `smartlinkd account clear`.",
         "browser_down": "Run `smartlinkd doctor` on the machine.",
         "disk_full": "Make room on the disk of the state directory.",
     },
@@ -50,7 +50,7 @@ _REMEDIES: Final[Mapping[Language, Mapping[str, str]]] = {
         "session_lost": "Phiên đăng nhập đã hết nên chưa tạo được liên kết. Hãy đăng nhập cổng "
         "tiếp thị liên kết trên trình duyệt; tiện ích sẽ tự đồng bộ cookie mới.",
         "account_paused": "Cổng yêu cầu xác minh nên tài khoản đang tạm dừng. Hãy mở cổng trên "
-        "trình duyệt và trả lời, rồi bấm Tiếp tục trên trang, hoặc chạy "
+        "trình duyệt và trả lời, rồi bấm Bỏ tạm dừng trên trang, hoặc chạy "
         "`smartlinkd account clear`.",
         "account_back": "Liên kết được tạo trở lại.",
         "cookie_missing": "Có yêu cầu tạo liên kết nhưng chưa có cookie. Hãy đồng bộ cookie.",
