@@ -98,11 +98,15 @@ class Call(Generic[A, R]):
 
     def abandon(self) -> None:
         """Settle the call with `ActorRestarting`, unless it has its result."""
-        if self._outcome is None:
-            why = (
-                f"the {self.actor} part of the daemon restarted while it worked on this; try again"
+        self.settle(
+            outcome.Error(
+                ActorRestarting(
+                    f"the {self.actor} part of the daemon restarted while it worked on this; "
+                    "try again",
+                    retry_after=1,
+                )
             )
-            self.settle(outcome.Error(ActorRestarting(why, retry_after=1)))
+        )
 
 
 class Queue(Generic[A]):
