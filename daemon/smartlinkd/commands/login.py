@@ -65,7 +65,8 @@ def log_out(_: argparse.Namespace) -> int:
     try:
         login_path().unlink()
     except OSError as error:
-        raise ClientError(f"{login_path()} cannot be removed ({error.strerror})") from None
+        why = f"{login_path()} cannot be removed ({error.strerror}); remove it yourself"
+        raise ClientError(why) from None
     say(f"logged out of {login.url}")
     return GOOD if ended else FAILED
 
