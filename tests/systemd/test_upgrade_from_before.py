@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -31,8 +32,13 @@ pytestmark = [
 STEP = 30
 """Seconds for which an authenticator app shows a code."""
 RECEIVER = 9333
+VERSIONS = Path("/opt/smartlinkd")
+NEW_PACKAGE = "*/lib/python3*/site-packages/smartlinkd"
+"""The last package that pip installs, under VERSIONS; the last version called it `daemon`."""
 OLD_EXAMPLE = "daemon.crews.deal_post"
 NEW_EXAMPLE = "smartlinkd.crews.deal_post"
+INSTALL_TIME = 600.0
+"""Seconds that an installation may take."""
 GATE = Path("/srv/crews/upgraded")
 """A file without which the rerun execution cannot end."""
 WEBHOOKS = '\n[webhooks]\nallow = ["127.0.0.1"]\n'
@@ -147,13 +153,22 @@ def upgraded(prepared: Service) -> Iterator[Upgraded]:
     assert service.execution("quick", pending, wait=20)["state"] == "SUCCESS"
     configuration = service.configuration.read_text()
 
-    # The next step's code is valid for up to 90 s, so this is the last step before the upgrade.
     secret = service.answer("/api/auth/2fa/setup", token=token)["secret"]
-    totp, used_step = pyotp.TOTP(secret), time_step() + 1
-    enabling = {"secret": secret, "code": totp.at(used_step * STEP)}
-    service.answer("/api/auth/2fa/enable", enabling, token=token)
-
-    install_output = run("./run", "install")
+    totp = pyotp.TOTP(secret)
+    old = (VERSIONS / "current").readlink()
+    with ThreadPoolExecutor(1) as thread:
+        installing = thread.submit(run, "./run", "install")
+        until(
+            "the new version is nearly installed",
+            lambda: installing.done() or any(VERSIONS.glob(NEW_PACKAGE)),
+            within=INSTALL_TIME,
+        )
+        # The next step's code is valid for up to 90 s: used now, it still is after the upgrade.
+        used_step = time_step() + 1
+        enabling = {"secret": secret, "code": totp.at(used_step * STEP)}
+        service.answer("/api/auth/2fa/enable", enabling, token=token)
+        assert (VERSIONS / "current").readlink() == old
+        install_output = installing.result()
     yield Upgraded(
         service=service,
         install_output=install_output,
