@@ -52,7 +52,8 @@ class Expectations:
         self.stored: set[CookieId] = {NOBODY}
         """The cookies of which the vault may hold one."""
         self.made: dict[tuple[CookieId, int, SubIds], float] = {}
-        """The time when a client got a link. The service that made it must not submit it again."""
+        """The time of the submit for a link that a client has. Another submit would be a fault."""
+        self._submitted: dict[tuple[CookieId, int, SubIds], float] = {}
         self.instance = 0
         """The number of the conversion service's starts."""
         self._fail = fail
@@ -99,6 +100,7 @@ class Expectations:
             self._fail(f"nobody waits for a submit of {items} for {cookie_id} with {sub_ids}")
         for item in items:
             made = self.made.pop((cookie_id, item, sub_ids), -REMEMBERED)
+            self._submitted[cookie_id, item, sub_ids] = now
             if now - made < REMEMBERED - HANDED_OUT_WITHIN:
                 self._fail(f"item {item} of {cookie_id} with {sub_ids} was converted at {made:.3f}")
 
@@ -109,7 +111,9 @@ class Expectations:
         now = trio.current_time()
         if pending.instance == self.instance:
             for item in items:
-                self.made.setdefault((cookie_id, item, _padded(pending.sub_ids)), now)
+                # It may be older than `now`: whoever it was made for need not be recorded.
+                key = cookie_id, item, _padded(pending.sub_ids)
+                self.made.setdefault(key, self._submitted.get(key, now))
 
     # The stored cookie
 
@@ -139,6 +143,7 @@ class Expectations:
         """Record the start of a conversion service, which remembers no links."""
         self.instance += 1
         self.made.clear()
+        self._submitted.clear()
 
     def daemon_ended(self, kept: Collection[str], *, had_disk_fault: bool) -> None:
         """Record the daemon's end. `kept` are the accounts whose pause is on its disk."""
