@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PASSWORD = "correct horse battery staple"
 PORTAL = 9100
+VERSIONS = Path("/opt/smartlinkd")
 CREW = "quick"
 """A crew that has its own address and its own socket unit in some tests."""
 CREW_URL = "http://127.0.0.1:9000"

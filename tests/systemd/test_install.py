@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import stat
-from pathlib import Path
 
 import httpx
 import pytest
 
 from smartlinkd.sandbox.products import PRODUCTS
-from tests.systemd.machine import PORTAL, Service, namespace, run, status_of
+from tests.systemd.machine import PORTAL, VERSIONS, Service, namespace, run, status_of
 
 pytestmark = [pytest.mark.order("first")]
 
@@ -45,7 +44,7 @@ def test_cookie_needs_a_token_or_the_key(installed: Service) -> None:
 
 def test_files_belong_to_root_and_only_root_reads_secrets(installed: Service) -> None:
     folder = installed.configuration.parent
-    for path in [folder, *folder.rglob("*"), *Path("/opt/smartlinkd").rglob("*")]:
+    for path in [folder, *folder.rglob("*"), *VERSIONS.rglob("*")]:
         status = path.lstat()
         assert (status.st_uid, status.st_gid) == (0, 0), path
         if not path.is_symlink():

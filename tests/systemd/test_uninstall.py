@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import CREW_SOCKET, ROOT, Service, commands, run
+from tests.systemd.machine import CREW_SOCKET, ROOT, VERSIONS, Service, commands, run
 
 pytestmark = [pytest.mark.order("last")]
 
@@ -45,7 +45,7 @@ def test_backup_is_restored_after_a_purge(crew_socket: Service, tmp_path: Path) 
     output = run("./run", "uninstall")
     assert "are kept" in output
     assert all(path.exists() for path in OWNED)
-    assert not Path("/opt/smartlinkd").exists()
+    assert not VERSIONS.exists()
     assert "could not be found" in run("systemctl", "status", "smartlinkd", check=False)
     assert service.crew_health() == ""
 

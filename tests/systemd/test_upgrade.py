@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import ROOT, Service, run, until
+from tests.systemd.machine import ROOT, VERSIONS, Service, run, until
 
-VERSIONS = Path("/opt/smartlinkd")
 NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "mutants", "build", "*.egg-info")
 
 

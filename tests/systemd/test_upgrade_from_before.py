@@ -17,7 +17,7 @@ import pyotp
 import pytest
 
 from tests.systemd.conftest import CONFIGURATION, prepare
-from tests.systemd.machine import PASSWORD, PORTAL, ROOT, Json, Service, run, until
+from tests.systemd.machine import PASSWORD, PORTAL, ROOT, VERSIONS, Json, Service, run, until
 
 BEFORE = ROOT / ".container/before"
 
@@ -32,7 +32,6 @@ pytestmark = [
 STEP = 30
 """Seconds for which an authenticator app shows a code."""
 RECEIVER = 9333
-VERSIONS = Path("/opt/smartlinkd")
 NEW_PACKAGE = "*/lib/python3*/site-packages/smartlinkd"
 """The last package that pip installs, under VERSIONS; the last version called it `daemon`."""
 OLD_EXAMPLE = "daemon.crews.deal_post"
