@@ -2,8 +2,8 @@
 
 `KEPT` has folders, files and tests, with the number of each test's cases that a commit's run keeps,
 spread evenly over all cases. The longest matching entry counts; tests without one are kept whole.
-`--nightly` runs everything; a file or folder named on the command line runs whole. The folders of
-the ini option `testpaths` do not count as named.
+`--nightly` runs those that are left out, and none of those that are kept. A file or folder named on
+the command line runs whole. The folders of the ini option `testpaths` do not count as named.
 """
 
 from __future__ import annotations
@@ -72,26 +72,28 @@ KEPT = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--nightly", action="store_true", help="also run the tests that only nightly runs have"
+        "--nightly", action="store_true", help="run the tests that each commit's run leaves out"
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--nightly"):
-        return
+    nightly = config.getoption("--nightly")
     here = config.invocation_params.dir
     named = {here / arg.partition("::")[0] for arg in config.args}
     named -= {here / path for path in config.getini("testpaths")}
     by_function: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         by_function[item.nodeid.partition("[")[0]].append(item)
-    kept: set[pytest.Item] = set()
+    chosen: set[pytest.Item] = set()
     for cases in by_function.values():
-        is_named = named & {cases[0].path, *cases[0].path.parents}
-        kept.update(_sample(cases, None if is_named else _number_kept(cases[0])))
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+        if named & {cases[0].path, *cases[0].path.parents}:
+            chosen.update(cases)
+        else:
+            kept = _sample(cases, _number_kept(cases[0]))
+            chosen.update(set(cases).difference(kept) if nightly else kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 def _number_kept(item: pytest.Item) -> int | None:

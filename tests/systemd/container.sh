@@ -63,6 +63,8 @@ systemd_tests() {
     have systemd-nspawn || apt_install systemd-container
     have ip || apt_install iproute2
     need_chromium
+    end_set_up
+    begin_set_up tests/systemd/container.sh # for .container, so that other runs need not wait for it
     need_prepared
     need_before
     end_set_up
