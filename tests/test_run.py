@@ -131,7 +131,7 @@ def clone(tmp_path: Path) -> Clone:
 PIP = "pip --disable-pip-version-check --no-input"
 SET_UP = [
     "venv",
-    f"{PIP} install --no-compile -r requirements.txt",
+    f"{PIP} install -r requirements.txt",
     f"{PIP} install --no-deps --no-build-isolation -e .",
 ]
 CHECKS = ["ruff check .", "ruff format --check .", "mypy ", "lint-imports --no-logo --no-cache"]
