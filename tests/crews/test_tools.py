@@ -10,6 +10,7 @@ from math import inf
 import pytest
 import trio
 import trio.testing
+from prometheus_client import Counter
 from pydantic import JsonValue
 
 from smartlinkd.conversion.limits import ConversionLimits
@@ -33,6 +34,8 @@ Convert = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
 
 class Source:
     """Makes links and product data, and notes for whom."""
+
+    answered: Counter  # of the service that uses it
 
     def __init__(self, *, needs_cookie: bool) -> None:
         self.needs_cookie = needs_cookie
@@ -77,6 +80,7 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
         )
     )
     vault = Vault()
+    source.answered = conversion.answered
     async with trio.open_nursery() as nursery:
         await nursery.start(conversion.run)
         await nursery.start(vault.run)
@@ -127,7 +131,7 @@ async def test_convert_links_answers_as_the_conversion_api_with_the_stored_cooki
     }
 
 
-async def test_convert_links_without_a_cookie_is_refused_and_logged(
+async def test_convert_links_without_a_cookie_is_refused_logged_and_counted(
     source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with workshop(source, cookie=None) as convert:
@@ -135,6 +139,7 @@ async def test_convert_links_without_a_cookie_is_refused_and_logged(
             await convert({"links": [LINK]})
     assert source.asked == []
     assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.COOKIE_MISSING]
+    assert next(iter(source.answered.collect())).samples[0].value == 1
 
 
 async def test_convert_links_waits_while_the_browser_restarts(

@@ -15,7 +15,7 @@ import trio
 from smartlinkd.conversion.account_queue import PendingLink
 from smartlinkd.conversion.schemas import FailureEntry, LinkResult, SuccessEntry
 from smartlinkd.conversion.sources import SubIds
-from smartlinkd.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
+from smartlinkd.errors import BrowserEnded, Invalid, Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
@@ -30,6 +30,10 @@ TRANSIENT: Final = (Unavailable, BrowserEnded)
 """Refusals that pass in a moment, above all while the browser restarts."""
 
 Parsed = Mapping[str, Product | Short | NotALink]
+
+
+class NoCookie(Invalid):
+    """The links are made with a cookie, and there is none: neither a sent nor a stored one."""
 
 
 @dataclass(frozen=True)

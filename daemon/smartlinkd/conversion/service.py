@@ -32,6 +32,7 @@ from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductReader
 from smartlinkd.conversion.request import (
     ConversionRequest,
+    NoCookie,
     RequestProgress,
     fail_code_of,
     parse_links,
@@ -49,7 +50,7 @@ from smartlinkd.conversion.sources import (
     ProductSource,
     SubIds,
 )
-from smartlinkd.errors import Invalid, Refused, Unavailable
+from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import NotALink, Product, Short
@@ -164,7 +165,7 @@ class ConversionService:
         """Convert the request's links. Returns a result for each of them.
 
         Raises:
-            Invalid: there is no cookie.
+            NoCookie: there is no cookie.
             UpstreamFailed: no link was made, and the links are not to blame.
             Unavailable: the same, as too much waits or a part of the daemon is starting.
             Refused: one of `TRANSIENT`, with `fail_on_transient_error`, even if links were made.
@@ -182,8 +183,8 @@ class ConversionService:
 
     async def _convert(self, request: ConversionRequest) -> dict[str, LinkResult]:
         if request.cookie is None and self.needs_cookie:
-            self.report_missing_cookie()
-            raise Invalid("cookie: none given and none stored; send one or sync one first")
+            self._report_missing_cookie()
+            raise NoCookie("cookie: none given and none stored; send one or sync one first")
         deadline = trio.current_time() + self._setup.limits.timeout_s
         # The actor keeps the deadline itself, and answers with what it has by then. The second more
         # is for an actor that is being restarted.
@@ -213,7 +214,7 @@ class ConversionService:
         synced = _ConversionService.note_synced_cookie
         return await self.mailbox.ask(synced, cookie, before, keep_pause=keep_pause)
 
-    def report_missing_cookie(self) -> None:
+    def _report_missing_cookie(self) -> None:
         """Report that links are wanted, and that no cookie is stored to make them with.
 
         The owner is told with the first report. A stored cookie is only ever replaced, so a request

@@ -13,7 +13,7 @@ from typing import Final
 import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from smartlinkd.conversion.request import TRANSIENT, conversion_request
+from smartlinkd.conversion.request import TRANSIENT, NoCookie, conversion_request
 from smartlinkd.conversion.schemas import LinkResult, LinksRequest
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Invalid, NotNow
@@ -67,12 +67,6 @@ def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
     async def convert(crew: str, wanted: _Arguments, *, fail_on_transient_error: bool) -> JsonValue:
         with actor_deadline():
             record = await vault.current()
-        if record is None and conversion.needs_cookie:
-            conversion.report_missing_cookie()
-            raise Invalid(
-                "no affiliate cookie is stored, so no link can be made; sync one with the browser "
-                "extension or POST /api/sync-cookie, then start the crew again"
-            )
         request = conversion_request(
             wanted.links,
             wanted.sub_ids,
@@ -80,7 +74,13 @@ def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
             client=f"crew:{crew}",
             fail_on_transient_error=fail_on_transient_error,
         )
-        results = await conversion.convert(request)
+        try:
+            results = await conversion.convert(request)
+        except NoCookie:
+            raise Invalid(
+                "no affiliate cookie is stored, so no link can be made; sync one with the browser "
+                "extension or POST /api/sync-cookie, then start the crew again"
+            ) from None
         return {"mapping": _MAPPING.dump_python(results, mode="json")}
 
     return {CONVERT_LINKS: convert_links}
