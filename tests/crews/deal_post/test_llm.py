@@ -43,6 +43,14 @@ async def test_post_of_the_model_is_the_result(run_crew: RunCrew, fake_model: Fa
     assert step.prompt == body["messages"][1]["content"]
 
 
+async def test_token_count_that_is_no_number_is_ignored(
+    run_crew: RunCrew, fake_model: FakeModel
+) -> None:
+    fake_model.will_write(GOOD, total_tokens=True)
+    run = await run_crew({"links": LINKS[:2]}, environment=fake_model.environment)
+    assert (run.result.output, run.result.token_usage) == (GOOD, TokenUsage())
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

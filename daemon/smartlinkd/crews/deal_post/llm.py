@@ -113,7 +113,7 @@ def _read_completion(data: bytes) -> ModelDraft:
         usage |= {
             name: count
             for name, count in (answer.get("usage") or {}).items()
-            if name in usage and isinstance(count, int) and 0 <= count < 2**53
+            if name in usage and type(count) is int and 0 <= count < 2**53
         }
         text = answer["choices"][0]["message"]["content"]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
