@@ -143,7 +143,7 @@ class HttpConnection(TCPServer):
 
         It runs as long as the connection: docs/decisions/076-http-server-speed.md.
         """
-        terminated, patience = self.context.terminated, self.config.keep_alive_timeout
+        terminated, patience = self.context.terminated, self._limits.idle_seconds
         while not terminated.is_set() and trio.current_time() < self.idle_since + patience:
             with trio.move_on_at(min(self.idle_since, trio.current_time()) + patience):
                 await terminated.wait()

@@ -184,7 +184,6 @@ def _config(limits: HttpLimits) -> Config:
     config.errorlog = logger
     config.include_server_header = False
     config.h11_max_incomplete_size = limits.head_bytes
-    config.keep_alive_timeout = limits.idle_seconds
     return config
 
 
