@@ -41,7 +41,7 @@ def build_app(services: Services) -> GuardedQuart:
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, guards, services.crews)
     static.register(app, lambda: document([api, of_crews]))
-    default = services.crews.catalog.default
+    default = services.crews.executor.catalog.default
     of_default = add_one_crew(app, guards, default, services.crews) if default is not None else None
     app.failure_body = main_failure_body(of_default.paths if of_default is not None else ())
     handle_errors(app)

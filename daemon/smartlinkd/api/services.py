@@ -13,7 +13,6 @@ from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.history.actor import History
@@ -32,7 +31,6 @@ class CrewServices:
     `own_addresses` has the URL at which a crew with a `bind` of its own listens, by its name.
     """
 
-    catalog: Catalog
     executor: Executor
     tokens: CrewTokens
     webhook_networks: Sequence[Network]

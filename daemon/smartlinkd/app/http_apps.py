@@ -1,7 +1,7 @@
 """The HTTP apps, each served on its listening sockets.
 
-A reload builds new apps over new services, and puts them in the place of the old ones. So nothing
-inside an app has to know that the configuration can change.
+A reload builds new apps over the new settings, and puts them in the place of the old ones. So no
+app has to know that its settings, or the default crew, can change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import Rules, Services
 from smartlinkd.app.listeners import Listeners
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 
 if TYPE_CHECKING:
@@ -96,16 +95,15 @@ class HttpApps:
         """Return all apps by the names of their actors."""
         return {"http": self._main, **{f"http of {name}": app for name, app in self._crews.items()}}
 
-    def apply_config(self, settings: Settings, catalog: Catalog) -> None:
-        """Serve by another configuration from now on. Running requests end by the old one."""
-        services = self._services = replace(
-            self._services,
-            crews=replace(self._services.crews, catalog=catalog),
-            rules=api_rules(settings),
-        )
+    def apply_config(self, settings: Settings) -> None:
+        """Serve by these settings, and the executor's present crews, from now on.
+
+        Running requests end by the old ones.
+        """
+        self._services = replace(self._services, rules=api_rules(settings))
         self._main.replace_app(self._build_main())
         for name, app in self._crews.items():
-            app.replace_app(build_crew_app(name, services))
+            app.replace_app(build_crew_app(name, self._services))
 
     def _build_main(self) -> GuardedQuart:
         app = build_app(self._services)

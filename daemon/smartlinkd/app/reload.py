@@ -98,11 +98,11 @@ class Reloader:
         logs.set_level(settings.logging.level)
         # Whoever is shut out is shut out at once. Then the crews, and last who may call them: a
         # token opens no crew that is not there yet.
-        self._http_apps.apply_config(settings, crews.executor.catalog)
+        self._http_apps.apply_config(settings)
         self._set_graces(catalog)
         await self._apply_to(partial(crews.executor.apply_catalog, catalog))
         await self._apply_to(partial(crews.tokens.set_users, catalog.users()))
-        self._http_apps.apply_config(settings, catalog)
+        self._http_apps.apply_config(settings)  # for another default crew
         crews.store.set_retention(retention(settings))
         self._components.history.set_retention(history_retention(settings))
         if "auth.password_hash" in found.applied:

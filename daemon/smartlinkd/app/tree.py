@@ -291,7 +291,6 @@ def _services(
             snapshot,
         ),
         crews=CrewServices(
-            catalog=crews.executor.catalog,
             executor=crews.executor,
             tokens=crews.tokens,
             webhook_networks=settings.webhooks.allow,

@@ -74,7 +74,8 @@ class FakeExecutor:
     there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
         self.known: dict[str, Execution] = {}
         self.events: dict[str, list[ExecutionEvent]] = {}
         self.kickoffs: list[tuple[CrewUser, Kickoff, IdempotencyKey | None]] = []
@@ -289,8 +290,8 @@ class ServedCrews:
 
 
 @pytest.fixture
-def executor() -> FakeExecutor:
-    return FakeExecutor()
+def executor(crews: Catalog) -> FakeExecutor:
+    return FakeExecutor(crews)
 
 
 @pytest.fixture
@@ -344,7 +345,6 @@ def serve_crews(
         tokens = CrewTokens(tmp_path, SecretBytes(bytes(32)), crews.users())
         await nursery.start(tokens.run)
         known = CrewServices(
-            catalog=crews,
             executor=executor,
             tokens=tokens,
             webhook_networks=NETWORKS,

@@ -73,13 +73,13 @@ def _add_read_routes(api: Api, guards: Guards, crews: CrewServices, member: Acce
     @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
     async def healthy(caller: CrewUser) -> Response:
         """`Healthy` when the crew can be kicked off, as text."""
-        crews.catalog.crew(caller.crew)
+        executor.catalog.crew(caller.crew)
         return Response("Healthy", content_type="text/plain; charset=utf-8")
 
     @api.operation("GET", "/inputs", access=member, ok=InputsResponse)
     async def inputs(caller: CrewUser) -> InputsResponse:
         """The names of the inputs that the crew takes."""
-        crew = crews.catalog.crew(caller.crew)
+        crew = executor.catalog.crew(caller.crew)
         return InputsResponse(inputs=sorted(each.name for each in crew.inputs))
 
     @api.operation(
