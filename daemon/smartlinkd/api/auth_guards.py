@@ -64,7 +64,6 @@ class Client:
     """
 
     name: str
-    address: str
     key_id: str | None = None
 
 
@@ -193,27 +192,27 @@ class Guards:
                 "this is about the API key that is sent; send one as `Authorization: Bearer …`"
             )
         key = await self._check_key(shown.key, shown.address)
-        return Client(key.name, shown.address, key.id)
+        return Client(key.name, key.id)
 
     async def _scoped(self, scope: Scope) -> Client:
         shown = await self.credential()
         if shown.key is not None:
             key = await self._check_key(shown.key, shown.address)
             _check_scope(key, scope)
-            return Client(key.name, shown.address, key.id)
+            return Client(key.name, key.id)
         await self._auth.check_session(shown.token)
-        return Client(OWNER, shown.address)
+        return Client(OWNER)
 
     async def _local_or_scoped(self, scope: Scope) -> Client:
         caller = await self._caller()
         if caller.is_local and (await self.credential()).key is None:
-            return Client(LOCAL, caller.address)
+            return Client(LOCAL)
         return await self._scoped(scope)
 
     async def _local_or_key(self, scope: Scope) -> Client:
         given, caller = bearer(), await self._caller()
         if _same(given, self._sync_key):
-            return Client("sync key", caller.address)
+            return Client("sync key")
         if caller.is_local or (await self.credential()).key is not None:
             return await self._local_or_scoped(scope)
         try:
