@@ -1,12 +1,13 @@
 """The recorder writes what happens to executions, and notifies others once it is on the disk.
 
-A write is retried until the store takes it, so a disk that is full for a while loses nothing.
+Every write but a kickoff is retried until the store takes it, so a disk that is full for a while
+loses nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -18,7 +19,7 @@ from prometheus_client import Counter, Histogram
 from smartlinkd.crews.model import ExecutorLimits, Subject
 from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.protocol import quoted
-from smartlinkd.crews.store_entries import ended
+from smartlinkd.crews.store_entries import REQUEUED, ended
 from smartlinkd.crews.subscriptions import Subscriptions
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
@@ -28,7 +29,10 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionState,
     ExecutionUpdate,
+    IdempotencyKey,
+    NewExecution,
     Status,
+    Summary,
 )
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.supervision.calls import retry_until_success
@@ -71,9 +75,30 @@ class ExecutionRecorder:
         waited = (self.wall() - since).total_seconds()
         self.waits.labels(crew).observe(max(0.0, waited))  # the wall clock can be set back
 
+    async def create(
+        self, new: NewExecution, key: IdempotencyKey | None, entry: ExecutionUpdate | None
+    ) -> str:
+        """Record a kickoff, and its beginning with `entry`. A client waits, so it is not retried.
+
+        Returns the execution's id: an earlier one's, if `key` is known. Raises as `Store.create`.
+        """
+        created = await self.store.create(new, idempotency=key, update=entry)
+        if created == new.id and entry is not None and entry.deliveries:
+            self.on_calls_queued()
+        return created
+
+    async def unfinished(self) -> Sequence[Summary]:
+        """Return the executions that have not ended, retried until the store answers."""
+        return await self._retry_until_success("going on", self.store.unfinished)
+
+    async def count_reruns(self, execution_id: str) -> int:
+        """Return how often an execution was put back, retried until the store answers."""
+        count = partial(self.store.count_events, execution_id, REQUEUED)
+        return await self._retry_until_success(f"execution {execution_id}", count)
+
     async def read(self, execution_id: str) -> Execution:
         """Return an execution, retried until the store answers. Raises LookupError for none."""
-        found = await self.retry_until_success(
+        found = await self._retry_until_success(
             f"execution {execution_id}", partial(self.store.execution, execution_id)
         )
         if found is None:
@@ -89,7 +114,7 @@ class ExecutionRecorder:
         """
         record = partial(self.store.record, execution_id, entry)
         try:
-            await self.retry_until_success(f"execution {execution_id}", record)
+            await self._retry_until_success(f"execution {execution_id}", record)
         finally:  # it may be recorded although this task was cancelled meanwhile
             if entry.deliveries:
                 self.on_calls_queued()
@@ -110,7 +135,7 @@ class ExecutionRecorder:
         ended_as = (crew, subject.execution_id, outcome.status, why)
         logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=event)
 
-    async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the store's answer, retried as long as the store is unavailable."""
 
         async def wait(refusal: Unavailable, attempts: int) -> None:

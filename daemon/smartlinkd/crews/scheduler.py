@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from uuid import uuid4
@@ -21,7 +20,7 @@ from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import NOT_WAITING, Completion, ExecutionContext, RunningExecution
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.outcome import Outcome
-from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
+from smartlinkd.crews.store_entries import begun, requeued, subject_of
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.model import (
@@ -92,7 +91,6 @@ class Scheduler:
         self._catalog = catalog
         self._context = context
         self._recorder = context.recorder
-        self._store = context.recorder.store
         self._limits = context.recorder.limits
         self._executions = executions
         self._writes = writes
@@ -109,8 +107,7 @@ class Scheduler:
 
         Of a crew that cannot run, it waits for a reload. Of a crew that is gone, it ends.
         """
-        found = await self._recorder.retry_until_success("going on", self._store.unfinished)
-        unfinished = sorted(found, key=attrgetter("crew", "sequence"))
+        unfinished = sorted(await self._recorder.unfinished(), key=attrgetter("crew", "sequence"))
         if unfinished:
             logger.info("%d executions have not ended: going on with them", len(unfinished))
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
@@ -161,11 +158,7 @@ class Scheduler:
 
     async def _requeue(self, interrupted: Summary) -> bool:
         """Put an execution back to its beginning. Return False if it has ended instead."""
-        reruns = await self._recorder.retry_until_success(
-            f"execution {interrupted.id}",
-            partial(self._store.count_events, interrupted.id, REQUEUED),
-        )
-        if reruns >= self._limits.max_reruns:
+        if await self._recorder.count_reruns(interrupted.id) >= self._limits.max_reruns:
             why = f"{INTERRUPTED}, as in {self._limits.max_reruns} runs before"
             await self._end(interrupted.id, Outcome(Status.INTERRUPTED, error=why))
             return False
@@ -262,7 +255,7 @@ class Scheduler:
             # slot stays free meanwhile, since nothing waits and the lock keeps others from it.
             runs = not queue.waiting and self._can_start(queue, crew)
             entry = begun(subject_of(new), new.created_at) if runs else None
-            created = await self._store.create(new, idempotency=key, update=entry)
+            created = await self._recorder.create(new, key, entry)
             if created != new.id:
                 return created
             event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
@@ -270,11 +263,8 @@ class Scheduler:
             if entry is None:
                 queue.waiting[new.id] = None
                 self._start_waiting(queue)
-            else:
-                if entry.deliveries:
-                    self._recorder.on_calls_queued()
-                if not self._is_suspended:  # else the next instance decides about it
-                    self._start(queue, crew, new.id, new)
+            elif not self._is_suspended:  # else the next instance decides about it
+                self._start(queue, crew, new.id, new)
             return created
         finally:
             queue.enqueue_lock.release()
