@@ -1,1 +1,1 @@
-"""The process as a whole: its parts, their supervision tree, the listening sockets and SIGHUP."""
+"""The process as a whole: its parts, their supervision tree, the listening sockets, the signals."""

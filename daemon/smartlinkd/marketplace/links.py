@@ -2,9 +2,9 @@
 
 People paste what their phone gives them: a link in a message, in quotes, behind another site's
 redirect, or escaped twice. Strangers paste what only looks like the marketplace, so the host alone
-decides. A pasted text never comes back: a product is two numbers, from which its canonical link is
+decides. No pasted text is passed on: a product is two numbers, from which its canonical link is
 made; a short link is an origin of the market and one code. A new form of path is added here, a new
-host in `markets.py`; `urls.py` takes a URL apart. Affiliate links are read here too.
+host in `markets.py`; `urls.py` takes a URL apart. Affiliate ids and sub-ids are read here too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The tools: each calls the HTTP API with the caller's key, and only keys with its scope see it."""
+"""The tools: each calls the HTTP API with the caller's key.
+
+The API checks the key's scope. Here a tool is only hidden from keys that the API would refuse.
+"""
 
 from __future__ import annotations
 

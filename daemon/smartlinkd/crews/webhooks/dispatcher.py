@@ -1,6 +1,7 @@
 """The webhook dispatcher: it makes the calls that the store holds, at least once and in order.
 
-One task asks the store for due calls, and starts a task for each that finds a free slot. See
+One task asks the store for due calls, and starts a task for each that finds a free slot. `retry.py`
+judges the attempt, and the store keeps the time of the next one. See
 docs/decisions/071-webhook-dispatcher.md.
 """
 
@@ -114,7 +115,7 @@ class WebhookDispatcher:
     async def _start_due(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start the due calls that find a slot. Return the seconds until the next look."""
         while len(self._held) < self._limits.at_once:
-            found = await self._retry(self._next)
+            found = await self._ask_store(self._next)
             now = self._wall()
             started = [each for each in found if each.next_at <= now and self._acquire(each)]
             for delivery in started:
@@ -189,21 +190,21 @@ class WebhookDispatcher:
         """Write the verdict to the store, however long it takes. A lost one repeats the call."""
         match verdict.outcome:
             case "done":
-                await self._retry(lambda: self._store.remove_delivery(delivery.id))
+                await self._ask_store(lambda: self._store.remove_delivery(delivery.id))
                 logger.debug("made the %s", _described(delivery))
             case "later":
                 text = "the %s failed: %s; again in %.0f s"
                 logger.info(text, _described(delivery), verdict.why, verdict.wait)
                 next_at = self._wall() + timedelta(seconds=verdict.wait)
-                await self._retry(lambda: self._store.reschedule(delivery.id, next_at))
+                await self._ask_store(lambda: self._store.reschedule(delivery.id, next_at))
             case "given up":
                 # Logged before it is so: a stop in between would leave it unsaid.
                 about = LogEvent.WEBHOOK_GIVEN_UP()
                 text = "gave up the %s: %s"
                 logger.warning(text, _described(delivery), verdict.why, extra=about)
-                await self._retry(lambda: self._store.remove_delivery(delivery.id))
+                await self._ask_store(lambda: self._store.remove_delivery(delivery.id))
 
-    async def _retry(self, ask: Callable[[], Awaitable[R]]) -> R:
+    async def _ask_store(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Return the store's answer, retried as long as the store is unavailable."""
 
         async def wait(refusal: Unavailable, attempts: int) -> None:

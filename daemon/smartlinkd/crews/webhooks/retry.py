@@ -1,4 +1,4 @@
-"""The verdict on an attempt at a webhook call, and the wait before the next one: rules alone.
+"""Rules of webhook calls: the verdict on an attempt, and the wait, which grows from 5 s to 1 h.
 
 | answer | verdict |
 |---|---|
