@@ -142,11 +142,12 @@ class World(Conditions):
 
     def _delayed(self, run_sync: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
         async def run(*args: Any, **more: Any) -> T:
-            if self.slow_threads:
-                await trio.lowlevel.checkpoint_if_cancelled()
-                with trio.CancelScope(shield=True):
-                    await trio.sleep(self.slow_threads)
-            return await run_sync(*args, **more)
+            if not self.slow_threads:
+                return await run_sync(*args, **more)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            with trio.CancelScope(shield=True):  # a slow thread has begun: it does its work
+                await trio.sleep(self.slow_threads)
+                return await run_sync(*args, **more)
 
         return run
 
