@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import outcome
 import pytest
 import trio
 
@@ -147,7 +148,8 @@ class World(Conditions):
             await trio.lowlevel.checkpoint_if_cancelled()
             with trio.CancelScope(shield=True):  # a slow thread has begun: it does its work
                 await trio.sleep(self.slow_threads)
-                return await run_sync(*args, **more)
+                result = await outcome.acapture(run_sync, *args, **more)
+            return result.unwrap()
 
         return run
 
