@@ -2,8 +2,9 @@
 
 A command's module is imported when the command is called, so that `hash-password` starts without
 the browser and the server. Exit codes (commands/codes.py): 0 done, 1 failed, 2 the usage, the
-configuration or the server's address cannot be used, 3 some links failed, 128 + N signal N.
-Expected failures are written to standard error, and by `serve` to the log.
+configuration or the server's address cannot be used, 3 some links failed, 128 + N signal N
+(but `serve` ends with 0 at SIGTERM). Expected failures are written to standard error, and by
+`serve` to the log.
 """
 
 # ruff: noqa: PLC0415 - see above

@@ -2,8 +2,9 @@
 
 Chromium's ends are everyday events and do not end the actor. It launches the next one, at once
 after a healthy minute and with growing waits otherwise. Meanwhile no caller waits: jobs are refused
-with `BrowserNotReady`, and those under way fail as their calls do. The actor knows nothing of the
-marketplace; a job comes as a function.
+with `BrowserNotReady`, and those under way fail as their calls do. An end of the actor itself ends
+its Chromium, and the supervisor starts both anew. The actor knows nothing of the marketplace; a job
+comes as a function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Encryption under the store's key, of webhook credentials in the file.
 
-AES-256-GCM, with a subkey for the use. A sealed value is bound to a context (a credential's
-execution, kind and URL), and does not open in another one.
+The key is derived from `crew-master-secret` (`app/components.py`). AES-256-GCM, with a subkey for
+the use. A sealed value is bound to a context (a credential's execution, kind and URL), and does not
+open in another one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The webhook dispatcher: it makes the calls that the store holds, at least once and in order.
+"""The webhook dispatcher: it makes the calls that the store holds, each at least once.
 
-One task asks the store for due calls, and starts a task for each that finds a free slot. `retry.py`
-judges the attempt, and the store keeps the time of the next one. See
-docs/decisions/071-webhook-dispatcher.md.
+A call waits for earlier ones of its execution to the same URL; a question to a person waits for
+earlier questions alone, and no other event waits for it. One task asks the store for due calls, and
+starts a task for each that finds a free slot. `retry.py` judges the attempt, and the store keeps
+the time of the next one. See docs/decisions/071-webhook-dispatcher.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules of webhook calls: the verdict on an attempt, and the wait, which grows from 5 s to 1 h.
+"""Rules of webhook calls: the verdict, and the wait (5 s to 1 h, by attempt and `Retry-After`).
 
 | answer | verdict |
 |---|---|
