@@ -19,7 +19,7 @@ from tests.soak.samples import Sample
 
 CHROMIUM_WARM_UP: Final = 100
 """Conversions in which a new Chromium fills its caches."""
-DAEMON_WARM_UP: Final = 1500
+DAEMON_WARM_UP: Final = 1000
 """Conversions until the daemon's bounded tables and the caches of SQLite and Python are full."""
 DAEMON_LIMIT: Final = 1.0
 CHROMIUM_LIMIT: Final = 20.0
