@@ -21,6 +21,10 @@ CHROMIUM_WARM_UP: Final = 100
 """Conversions in which a new Chromium fills its caches."""
 DAEMON_WARM_UP: Final = 1000
 """Conversions until the daemon's bounded tables and the caches of SQLite and Python are full."""
+POOLS_WARM_UP: Final = 3500
+"""Conversions until the free memory that the daemon's allocators keep has settled."""
+OBJECTS_LIMIT: Final = 5.0
+"""The most objects of Python that a conversion may leave behind. Ten have about 1 kB."""
 DAEMON_LIMIT: Final = 1.0
 CHROMIUM_LIMIT: Final = 20.0
 """The most kilobytes that a conversion may cost in the daemon, and in all processes of Chromium."""
@@ -36,20 +40,26 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The measured slope for one conversion. `limit` is in kilobytes; 0 for a count."""
+    """The measured slope for one conversion. `limit` is 0 for what has to be flat."""
 
     what: str
     slope: Slope
-    limit: float
     verdict: Verdict
+    limit: float = 0.0
+    unit: str = ""
 
 
 def findings(samples: Sequence[Sample]) -> list[Finding]:
     """Return a finding for each limit. The first stretch of the samples is the warm-up."""
-    daemon = _daemon_run(samples, "daemon private", DAEMON_WARM_UP)
+    objects = _daemon_run(samples, "daemon objects", DAEMON_WARM_UP)
+    allocated = _daemon_run(samples, "daemon allocated", DAEMON_WARM_UP)
+    private = _daemon_run(samples, "daemon private", POOLS_WARM_UP)
+    chromium = _chromium_runs(samples, "tree private")
     return [
-        _memory("the daemon's memory", daemon, DAEMON_LIMIT),
-        _memory("Chromium", _chromium_runs(samples, "tree private"), CHROMIUM_LIMIT),
+        _limited("the daemon's objects", objects, OBJECTS_LIMIT, "objects"),
+        _limited("the daemon's malloc", allocated, DAEMON_LIMIT, "kB"),
+        _limited("the daemon's memory", private, DAEMON_LIMIT, "kB"),
+        _limited("Chromium", chromium, CHROMIUM_LIMIT, "kB"),
         *(_flat(column, _daemon_run(samples, column, 0)) for column in FLAT),
         *(_flat(column, _chromium_runs(samples, column)) for column in FLAT_IN_CHROMIUM),
     ]
@@ -72,13 +82,13 @@ def _chromium_runs(samples: Sequence[Sample], column: str) -> list[Run]:
     return runs
 
 
-def _memory(what: str, runs: list[Run], limit: float) -> Finding:
+def _limited(what: str, runs: list[Run], limit: float, unit: str) -> Finding:
     found = slope(runs)
     if found.low > limit:
         verdict = Verdict.BROKEN
     else:
         verdict = Verdict.HELD if found.high <= limit else Verdict.UNDECIDED
-    return Finding(what, found, limit, verdict)
+    return Finding(what, found, verdict, limit, unit)
 
 
 def _flat(column: str, runs: list[Run]) -> Finding:
@@ -88,7 +98,7 @@ def _flat(column: str, runs: list[Run]) -> Finding:
     """
     found = slope(runs, within=Z_999)
     if found == UNKNOWN:
-        return Finding(column, found, 0.0, Verdict.UNDECIDED)
+        return Finding(column, found, Verdict.UNDECIDED)
     length = sum(run[-1][0] - run[0][0] for run in runs if run)
     grows = found.low > 0 and found.value * length >= 1
-    return Finding(column, found, 0.0, Verdict.BROKEN if grows else Verdict.HELD)
+    return Finding(column, found, Verdict.BROKEN if grows else Verdict.HELD)

@@ -20,7 +20,7 @@ import trio
 from smartlinkd import cli
 from tests.hygiene.fork_server import fork_server_sockets
 from tests.hygiene.tasks import all_tasks
-from tests.soak.memory import memory_of
+from tests.soak.memory import allocated, memory_of
 
 
 class _TokenHolder(trio.abc.Instrument):
@@ -34,15 +34,15 @@ class _TokenHolder(trio.abc.Instrument):
 
 
 def _snapshot(token: trio.lowlevel.TrioToken) -> dict[str, float]:
-    """Return the kilobytes of private memory, and the numbers of things that the process holds."""
+    """Return kilobytes of memory, and the numbers of things that the process holds."""
     snapshot = {
         "private": memory_of("self"),
         "descriptors": _descriptors(),
         "threads": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - names are enough
         "tasks": len(trio.from_thread.run_sync(all_tasks, trio_token=token)),
     }
-    gc.collect()  # so that the next one counts no garbage of now
-    return snapshot
+    gc.collect()  # so that no garbage is counted below, nor in the next snapshot
+    return {**snapshot, "objects": sys.getallocatedblocks(), "allocated": allocated()}
 
 
 def _descriptors() -> int:

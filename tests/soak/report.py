@@ -75,7 +75,7 @@ def _counted(counts: dict[str, int]) -> str:
 def _growth(finding: Finding) -> str:
     if not finding.limit:
         return f"{_shown(finding.slope * PER)} per {PER} conversions (flat is the limit)"
-    return f"{_shown(finding.slope)} kB a conversion (at most {finding.limit:g} kB)"
+    return f"{_shown(finding.slope)} {finding.unit} a conversion (at most {finding.limit:g})"
 
 
 def _shown(found: Slope) -> str:
