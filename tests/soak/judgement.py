@@ -21,8 +21,6 @@ CHROMIUM_WARM_UP: Final = 100
 """Conversions in which a new Chromium fills its caches."""
 DAEMON_WARM_UP: Final = 1000
 """Conversions until the daemon's bounded tables and the caches of SQLite and Python are full."""
-POOLS_WARM_UP: Final = 3500
-"""Conversions until the free memory that the daemon's allocators keep has settled."""
 OBJECTS_LIMIT: Final = 5.0
 """The most objects of Python that a conversion may leave behind. Ten have about 1 kB."""
 DAEMON_LIMIT: Final = 1.0
@@ -53,12 +51,12 @@ def findings(samples: Sequence[Sample]) -> list[Finding]:
     """Return a finding for each limit. The first stretch of the samples is the warm-up."""
     objects = _daemon_run(samples, "daemon objects", DAEMON_WARM_UP)
     allocated = _daemon_run(samples, "daemon allocated", DAEMON_WARM_UP)
-    private = _daemon_run(samples, "daemon private", POOLS_WARM_UP)
+    private = _daemon_run(samples, "daemon private", DAEMON_WARM_UP)
     chromium = _chromium_runs(samples, "tree private")
     return [
         _limited("the daemon's objects", objects, OBJECTS_LIMIT, "objects"),
         _limited("the daemon's malloc", allocated, DAEMON_LIMIT, "kB"),
-        _limited("the daemon's memory", private, DAEMON_LIMIT, "kB"),
+        _limited("the daemon's private memory", private, DAEMON_LIMIT, "kB"),
         _limited("Chromium", chromium, CHROMIUM_LIMIT, "kB"),
         *(_flat(column, _daemon_run(samples, column, 0)) for column in FLAT),
         *(_flat(column, _chromium_runs(samples, column)) for column in FLAT_IN_CHROMIUM),
