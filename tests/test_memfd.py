@@ -12,8 +12,7 @@ import pytest
 from smartlinkd.memfd import sealed_file
 
 NAME = "smartlinkd-test-sealed"
-GET_SEALS = 1034  # linux/fcntl.h
-SEAL, SHRINK, GROW, WRITE = 1, 2, 4, 8
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def open_sealed_files() -> list[Path]:
@@ -26,7 +25,7 @@ def test_sealed_file_has_its_content_and_cannot_change() -> None:
     descriptor = sealed_file(NAME, b"content")
     try:
         assert os.pread(descriptor, 100, 0) == b"content"
-        assert fcntl.fcntl(descriptor, GET_SEALS) == SEAL | SHRINK | GROW | WRITE
+        assert fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) == SEALS
         assert not os.get_inheritable(descriptor)
         with pytest.raises(PermissionError):
             os.pwrite(descriptor, b"x", 0)

@@ -10,9 +10,7 @@ import fcntl
 import os
 from typing import Final
 
-# linux/fcntl.h; the fcntl module has names for these only from Python 3.12 on
-_F_ADD_SEALS: Final = 1033
-_ALL_SEALS: Final = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRITE
+_ALL_SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def sealed_file(name: str, content: bytes) -> int:
@@ -28,7 +26,7 @@ def sealed_file(name: str, content: bytes) -> int:
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(content)
-        fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
     except BaseException:
         os.close(descriptor)
         raise

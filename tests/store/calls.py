@@ -57,7 +57,6 @@ def make_store(path: Path, **different: Any) -> Store:
     usual: dict[str, Any] = {
         "key": KEY,
         "retention": Retention(age=timedelta(days=30), count=1000),
-        "synchronous": "OFF",
     }
     return Store(path, **(usual | different))
 

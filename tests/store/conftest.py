@@ -40,7 +40,7 @@ def open_store(path: Path, store_limits: StoreLimits) -> Iterator[Callable[..., 
     with ExitStack() as opened:
 
         def open_it(key: SecretBytes = KEY, limits: StoreLimits = store_limits) -> StoreDatabase:
-            store = StoreDatabase(path, key, limits=limits, synchronous="OFF")
+            store = StoreDatabase(path, key, limits=limits)
             return opened.enter_context(closing(store))
 
         yield open_it

@@ -140,7 +140,7 @@ ID = "3d5e8e64-8b71-4c41-a2a3-0a0d9b5a0c11"
 
 def make_version_1(path: Path, added: Sequence[str]) -> None:
     """Make a file with an execution and four webhook calls, the first of which has failed."""
-    with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
+    with closing(open_database(path, VERSION_1)) as connection:
         for statement in added:
             connection.execute(statement)
         connection.execute(
@@ -202,8 +202,8 @@ def test_upgrade_keeps_copy_that_old_version_takes(
 
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     with pytest.raises(NewerFile):
-        open_database(path, VERSION_1, synchronous="OFF")
-    with closing(open_database(copy, VERSION_1, synchronous="OFF")) as connection:
+        open_database(path, VERSION_1)
+    with closing(open_database(copy, VERSION_1)) as connection:
         assert [row["id"] for row in connection.execute("SELECT id FROM executions")] == [ID]
         assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
 
@@ -222,9 +222,9 @@ def test_failed_migration_leaves_the_file_as_it_was(path: Path) -> None:
     broken = replace(SCHEMA, migrations=(*SCHEMA.migrations, ("CREATE TABLE events (a INTEGER)",)))
 
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
-        open_database(path, broken, synchronous="OFF")
+        open_database(path, broken)
 
-    with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
+    with closing(open_database(path, VERSION_1)) as connection:
         assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
 
 

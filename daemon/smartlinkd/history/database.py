@@ -283,8 +283,7 @@ class HistoryDatabase:
 
     def _opened(self) -> sqlite3.Connection:
         try:
-            # A power failure may lose the last entries, and damages nothing.
-            return open_database(self._path, SCHEMA, synchronous="NORMAL")
+            return open_database(self._path, SCHEMA)
         except NewerFile as newer:
             raise _refusal(
                 f"it was written by a newer smartlinkd ({newer}); install that one again, or move "

@@ -35,4 +35,7 @@ _VERSION_1: Final = (
     """,
 )
 
-SCHEMA: Final = Schema(migrations=(_VERSION_1,), wal_bytes=4 * 1024 * 1024, keeps_copy=False)
+# A power failure may lose the last entries, and damages nothing.
+SCHEMA: Final = Schema(
+    migrations=(_VERSION_1,), synchronous="NORMAL", wal_bytes=4 * 1024 * 1024, keeps_copy=False
+)

@@ -28,7 +28,7 @@ from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.executions import Executions
 from smartlinkd.store.model import Retention, StoreLimits
 from smartlinkd.store.outbox import Outbox
-from smartlinkd.store.sqlite import Synchronous, copies_of, has_room
+from smartlinkd.store.sqlite import copies_of, has_room
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
 
@@ -71,7 +71,6 @@ class Store:
         limits: StoreLimits | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         on_disk_full_changed: Callable[[bool], None] = lambda _is_full: None,
-        synchronous: Synchronous = "FULL",
     ) -> None:
         """Make a handle. The file is opened by `run`.
 
@@ -80,7 +79,6 @@ class Store:
             key: 32 bytes, under which webhook credentials are encrypted.
             on_disk_full_changed: called with True when the disk takes no more, with False when it
                 does again.
-            synchronous: FULL keeps what was answered also when the power fails.
         """
         self._limits = limits or StoreLimits()
         self.mailbox = BlockingMailbox[StoreDatabase]("journal", size=self._limits.calls)
@@ -90,7 +88,7 @@ class Store:
         self._wall = wall
         self._notify_full = on_disk_full_changed
         self._full = trio.Event()  # set while the disk takes no more
-        self._open = partial(StoreDatabase, path, key, limits=self._limits, synchronous=synchronous)
+        self._open = partial(StoreDatabase, path, key, limits=self._limits)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run one instance: open the file, answer calls, and prune.

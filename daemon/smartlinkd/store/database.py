@@ -21,7 +21,7 @@ from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import Retention, StoreLimits
 from smartlinkd.store.outbox import Outbox
 from smartlinkd.store.sealing import Seal
-from smartlinkd.store.sqlite import Synchronous, checkpoint, pragma, release_pages
+from smartlinkd.store.sqlite import checkpoint, pragma, release_pages
 
 _EXECUTIONS: Final = 10
 """Executions of a crew in one batch: a disk that is nearly full must have room for its log."""
@@ -30,14 +30,7 @@ _EXECUTIONS: Final = 10
 class StoreDatabase:
     """The tables in an open file. Beside the errors named, each method raises as `StoreFile`."""
 
-    def __init__(
-        self,
-        path: Path,
-        key: SecretBytes,
-        *,
-        limits: StoreLimits | None = None,
-        synchronous: Synchronous = "FULL",
-    ) -> None:
+    def __init__(self, path: Path, key: SecretBytes, *, limits: StoreLimits | None = None) -> None:
         """Open the file; a missing one is made.
 
         Args:
@@ -46,9 +39,7 @@ class StoreDatabase:
         Raises `UnusableStore`, of which `NoRoomToOpen` is one.
         """
         self._limits = limits or StoreLimits()
-        self._file = StoreFile(
-            path, synchronous=synchronous, busy_timeout_s=self._limits.busy_timeout_s
-        )
+        self._file = StoreFile(path, busy_timeout_s=self._limits.busy_timeout_s)
         self.outbox = Outbox(self._file, Seal(key), self._limits)
         self.executions = Executions(self._file, self.outbox, self._limits)
 

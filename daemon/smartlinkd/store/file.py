@@ -22,19 +22,16 @@ from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import (
     BUSY_TIMEOUT_S,
     NewerFile,
-    Synchronous,
     has_room,
     open_database,
     transaction,
 )
 
 
-def open_file(
-    path: Path, *, synchronous: Synchronous = "FULL", busy_timeout_s: float = BUSY_TIMEOUT_S
-) -> sqlite3.Connection:
+def open_file(path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """Open the file with all tables. Raises `UnusableStore`, of which `NoRoomToOpen` is one."""
     try:
-        return open_database(path, SCHEMA, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
+        return open_database(path, SCHEMA, busy_timeout_s=busy_timeout_s)
     except NewerFile as file:
         raise UnusableStore(
             f"{path} was written by a newer smartlinkd ({file}): install that one again, or put "
@@ -56,9 +53,9 @@ def open_file(
 class StoreFile:
     """The open file. Each use may raise `Unavailable`, or `UnusableStore` if it is damaged."""
 
-    def __init__(self, path: Path, *, synchronous: Synchronous, busy_timeout_s: float) -> None:
+    def __init__(self, path: Path, *, busy_timeout_s: float) -> None:
         """Open the file; a missing one is made. Raises as `open_file` does."""
-        self.connection = open_file(path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
+        self.connection = open_file(path, busy_timeout_s=busy_timeout_s)
         self._path = path
         self._status = path.stat()
 

@@ -157,5 +157,8 @@ _VERSION_2: Final = (
 )
 
 SCHEMA: Final = Schema(
-    migrations=(_VERSION_1, _VERSION_2), wal_bytes=16 * 1024 * 1024, keeps_copy=True
+    migrations=(_VERSION_1, _VERSION_2),
+    synchronous="FULL",
+    wal_bytes=16 * 1024 * 1024,
+    keeps_copy=True,
 )

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-Synchronous = Literal["OFF", "NORMAL", "FULL"]
-"""When a commit returns; see SQLite's `PRAGMA synchronous`. OFF is for tests."""
-
 BUSY_TIMEOUT_S: Final = 2.0
 """How long a statement waits for a lock of another program."""
 ROOM: Final = 1024 * 1024
@@ -50,6 +47,8 @@ class Schema:
 
     migrations: Sequence[Sequence[str]]
     """The n-th leads from version n to n + 1. One that was released never changes."""
+    synchronous: Literal["NORMAL", "FULL"]
+    """SQLite's pragma. FULL keeps what was committed also when the power fails."""
     wal_bytes: int
     """SQLite cuts its log to this size after a large transaction."""
     keeps_copy: bool
@@ -57,11 +56,7 @@ class Schema:
 
 
 def open_database(
-    path: Path,
-    schema: Schema,
-    *,
-    synchronous: Synchronous,
-    busy_timeout_s: float = BUSY_TIMEOUT_S,
+    path: Path, schema: Schema, *, busy_timeout_s: float = BUSY_TIMEOUT_S
 ) -> sqlite3.Connection:
     """Open a file with all tables; a missing one is made with mode 0600.
 
@@ -78,7 +73,7 @@ def open_database(
     )
     try:
         _refuse_newer(connection, schema)
-        _configure(connection, schema, synchronous)
+        _configure(connection, schema)
         _migrate(connection, schema, path)
     except BaseException:
         connection.close()
@@ -150,11 +145,11 @@ def _refuse_newer(connection: sqlite3.Connection, schema: Schema) -> None:
         raise NewerFile(version, len(schema.migrations))
 
 
-def _configure(connection: sqlite3.Connection, schema: Schema, synchronous: Synchronous) -> None:
+def _configure(connection: sqlite3.Connection, schema: Schema) -> None:
     connection.row_factory = sqlite3.Row
     # Before the first page is written: later it changes nothing.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute(f"PRAGMA synchronous = {schema.synchronous}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA foreign_keys = ON")
     # Some builds overwrite what is deleted, which makes a deletion as slow as a write.
