@@ -10,7 +10,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from smartlinkd.api.requests import parse_body, read_parameters
-from smartlinkd.api.schemas import ConvertRequest
+from smartlinkd.conversion.schemas import LinksRequest
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.wire import In, Parameters
@@ -94,12 +94,13 @@ def test_body_that_is_no_json_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 def test_lone_surrogate_stays_in_a_link(mark: bytes) -> None:
-    body = (
-        rb'{"links": ["x"], "links": ["a\ud83d", "\uDE00b", "\ud83d\ude00"], "subIds": ["\ud83d"]}'
-    )
-    request = parse_body(ConvertRequest, mark + body)
-    assert request.links == ["a\ud83d", "\ude00b", "\U0001f600"]
-    assert request.sub_ids == ["\ufffd"]
+    class Letter(LinksRequest):
+        text: str
+
+    body = rb'{"links": ["x"], "links": ["a\ud83d", "\uDE00b", "\ud83d\ude00"], "text": "\ud83d"}'
+    letter = parse_body(Letter, mark + body)
+    assert letter.links == ["a\ud83d", "\ude00b", "\U0001f600"]
+    assert letter.text == "\ufffd"
 
 
 def test_unknown_fields_duplicates_and_nan_are_taken() -> None:
