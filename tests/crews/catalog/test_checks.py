@@ -18,7 +18,6 @@ from tests.processes.family import running
 
 PATIENCE = 10.0
 Script = Callable[..., Path]
-LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: PATH_MAX without its NUL, and NAME_MAX
 
 
 @pytest.fixture
