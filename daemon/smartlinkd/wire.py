@@ -43,6 +43,14 @@ Timestamp = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class AsSent:
+    """Marks a field of a body whose strings keep half characters (lone surrogates).
+
+    In every other string of a body a half character is read as U+FFFD (`api/requests.py`).
+    """
+
+
 Place = Literal["path", "query", "header"]
 
 

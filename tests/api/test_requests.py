@@ -10,10 +10,9 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from smartlinkd.api.requests import parse_body, read_parameters
-from smartlinkd.conversion.schemas import LinksRequest
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.wire import In, Parameters
+from smartlinkd.wire import AsSent, Body, In, Parameters
 
 
 def even(value: int) -> int:
@@ -93,14 +92,16 @@ def test_body_that_is_no_json_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
-def test_lone_surrogate_stays_in_a_link(mark: bytes) -> None:
-    class Letter(LinksRequest):
+def test_lone_surrogate_stays_in_an_as_sent_field(mark: bytes) -> None:
+    class Letter(Body):
+        to_whom: Annotated[list[str] | None, AsSent()] = None
         text: str
 
-    body = rb'{"links": ["x"], "links": ["a\ud83d", "\uDE00b", "\ud83d\ude00"], "text": "\ud83d"}'
+    body = rb'{"toWhom": ["x"], "toWhom": ["a\ud83d", "\uDE00b", "\ud83d\ude00"], "text": "\ud83d"}'
     letter = parse_body(Letter, mark + body)
-    assert letter.links == ["a\ud83d", "\ude00b", "\U0001f600"]
+    assert letter.to_whom == ["a\ud83d", "\ude00b", "\U0001f600"]
     assert letter.text == "\ufffd"
+    assert parse_body(Letter, rb'{"text": "\ud83d"}').to_whom is None
 
 
 def test_unknown_fields_duplicates_and_nan_are_taken() -> None:

@@ -13,8 +13,8 @@ from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import UNNAMED, Descriptor
 from smartlinkd.systemd.sockets import (
     ActivatedSockets,
-    listening_socket,
     listens_at,
+    open_sockets,
     select_sockets,
 )
 from tests.fakes.passed_sockets import is_open, passed
@@ -37,7 +37,7 @@ def test_listening_socket_is_opened(family: socket.AddressFamily) -> None:
         pytest.skip("this machine has no IPv6")
     host = "127.0.0.1" if family is socket.AF_INET else "::1"
     with socket.create_server((host, 0), family=family) as theirs:
-        ours = listening_socket(passed(theirs))
+        (ours,) = open_sockets([passed(theirs)])
         with ours, socket.create_connection(theirs.getsockname()[:2]), ours.accept()[0]:
             assert type(ours) is socket.socket  # trio takes no other
 
@@ -58,12 +58,14 @@ def unix_socket() -> int:
         lambda: os.memfd_create("no socket"),
     ],
 )
-def test_other_descriptor_is_refused_with_its_remedy_and_closed(make: Callable[[], int]) -> None:
-    given = Descriptor("http", make())
+def test_other_descriptor_is_refused_with_its_remedy_and_all_are_closed(
+    make: Callable[[], int], theirs: socket.socket
+) -> None:
+    given = [passed(theirs), Descriptor("http", make()), passed(theirs)]
     text = r"descriptor 'http' is no listening TCP socket: .*ListenStream=.*Accept=no"
     with pytest.raises(Invalid, match=text):
-        listening_socket(given)
-    assert not is_open(given.number)
+        open_sockets(given)
+    assert not any(is_open(each.number) for each in given)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -18,11 +18,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 from quart import request
 
-from smartlinkd.conversion.schemas import LinksRequest
 from smartlinkd.errors import Invalid
 from smartlinkd.untrusted import escape_unprintable, replace_lone_surrogates
 from smartlinkd.validation import MAX_FIELD, describe_errors
-from smartlinkd.wire import In, Parameters, Place
+from smartlinkd.wire import AsSent, In, Parameters, Place
 
 Json = dict[str, Any]
 P = TypeVar("P", bound="Parameters")
@@ -110,7 +109,7 @@ def parse_body(model: type[B], data: bytes, *, by_name: bool = False) -> B:
     """Parse JSON as a `model`; with `by_name` fields may have our own names, too.
 
     A byte order mark is ignored (RFC 8259, section 8.1). Half a character (a lone surrogate), which
-    pydantic refuses, is read as U+FFFD, except in the links to convert.
+    pydantic refuses, is read as U+FFFD, and put back in fields that are marked `AsSent`.
 
     Raises:
         Invalid: As `read_body`.
@@ -126,10 +125,25 @@ def parse_body(model: type[B], data: bytes, *, by_name: bool = False) -> B:
     except ValidationError as error:
         text = describe_errors(error, whole="the body")
     else:
-        if whole is not data and isinstance(body, LinksRequest):
-            body.links = json.loads(data)["links"]
+        if whole is not data:
+            _put_halves_back(body, data)
         return body
     raise Invalid(text)  # out here it has no context, which would hold the values
+
+
+def _put_halves_back(body: BaseModel, data: bytes) -> None:
+    """Give each `AsSent` field of `body` its value as `data` has it. `data` is valid JSON."""
+    fields = type(body).model_fields.items()
+    marked = {
+        name: field.alias or name
+        for name, field in fields
+        if any(isinstance(each, AsSent) for each in field.metadata)
+    }
+    if marked:
+        sent = json.loads(data)
+        for name, key in marked.items():
+            if key in sent:
+                setattr(body, name, sent[key])
 
 
 def _place(field: FieldInfo) -> Place:

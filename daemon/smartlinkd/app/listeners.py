@@ -24,7 +24,7 @@ from smartlinkd.http_server import bind
 from smartlinkd.http_server.sockets import is_absent
 from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import Descriptor
-from smartlinkd.systemd.sockets import NO_SOCKETS, ActivatedSockets, listening_socket, listens_at
+from smartlinkd.systemd.sockets import NO_SOCKETS, ActivatedSockets, listens_at, open_sockets
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +94,14 @@ def _open(
     *,
     early: bool = False,
 ) -> Sequence[socket]:
+    sockets: Sequence[socket]
     if activated:
-        sockets = [stack.enter_context(listening_socket(each)) for each in activated]
+        sockets = open_sockets(activated)
         _warn_of_other_addresses(address, sockets, activated[0].name, setting)
     else:
-        opened = bind(address.host, address.port, setting=setting, early=early)
-        sockets = [stack.enter_context(each) for each in opened]
+        sockets = bind(address.host, address.port, setting=setting, early=early)
     for each in sockets:
+        stack.callback(each.close)
         host = each.getsockname()[0]
         if is_absent(host):
             text = "%s: this machine has no address %s yet; it is served there once it has"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.wire import Body
+from smartlinkd.wire import AsSent, Body
 
 MAX_LINKS = 15
 MAX_SUB_IDS = 5
@@ -34,7 +34,7 @@ class LinksRequest(Body):
     """The links to convert, and the sub-ids for all of them."""
 
     # The answer has each link as its key, exactly as it was sent.
-    links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS)]
+    links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS), AsSent()]
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
 

@@ -19,13 +19,7 @@ from smartlinkd.store import errors
 from smartlinkd.store.codec import Damaged
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.store.schema import SCHEMA
-from smartlinkd.store.sqlite import (
-    BUSY_TIMEOUT_S,
-    NewerFile,
-    has_room,
-    open_database,
-    transaction,
-)
+from smartlinkd.store.sqlite import BUSY_TIMEOUT_S, NewerFile, has_room, open_database, transaction
 
 
 def open_file(path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,25 +51,23 @@ def select_sockets(descriptors: Iterable[Descriptor]) -> ActivatedSockets:
     return ActivatedSockets(tuple(main), {name: tuple(found) for name, found in crews.items()})
 
 
-def listening_socket(descriptor: Descriptor) -> socket.socket:
-    """Return the listening TCP socket behind a descriptor. Closing it ends only our copy.
+def open_sockets(descriptors: Sequence[Descriptor]) -> list[socket.socket]:
+    """Return the listening TCP sockets behind descriptors. Closing them ends only our copies.
 
     Raises:
-        Invalid: it is no such socket. It is closed then.
+        Invalid: one of them is no such socket. All of them are closed then.
     """
+    opened: list[socket.socket] = []
     try:
-        sock = socket.socket(fileno=descriptor.number)
-    except OSError:  # no socket at all
-        os.close(descriptor.number)
-    else:
-        is_listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if is_listening and sock.family in (socket.AF_INET, socket.AF_INET6):
-            return sock
-        sock.close()
-    raise Invalid(
-        f"the service manager's descriptor {descriptor.name!r} is no listening TCP socket: "
-        "its unit needs ListenStream=ADDRESS:PORT, and Accept=no"
-    )
+        for each in descriptors:
+            opened.append(_listening_socket(each))
+    except Invalid:
+        for sock in opened:
+            sock.close()
+        for unopened in descriptors[len(opened) :]:
+            os.close(unopened.number)
+        raise
+    return opened
 
 
 def listens_at(where: Bind, sockets: Iterable[socket.socket]) -> bool:
@@ -81,4 +80,17 @@ def listens_at(where: Bind, sockets: Iterable[socket.socket]) -> bool:
     return all(
         name[0] in addresses and where.port in (0, name[1])
         for name in (each.getsockname() for each in sockets)
+    )
+
+
+def _listening_socket(descriptor: Descriptor) -> socket.socket:
+    with suppress(OSError):  # no socket at all
+        sock = socket.socket(fileno=descriptor.number)
+        is_listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if is_listening and sock.family in (socket.AF_INET, socket.AF_INET6):
+            return sock
+        sock.detach()
+    raise Invalid(
+        f"the service manager's descriptor {descriptor.name!r} is no listening TCP socket: "
+        "its unit needs ListenStream=ADDRESS:PORT, and Accept=no"
     )
