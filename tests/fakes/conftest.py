@@ -25,7 +25,7 @@ from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.machine import Machine, Process
-from tests.fakes.network import ORIGINS, sandbox_network
+from tests.fakes.network import ORIGINS, Network
 
 
 @dataclass
@@ -79,7 +79,7 @@ async def subject(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Subject]:
     if request.param == "fake":
-        network, state = sandbox_network()
+        network = Network()
         machine = Machine(tmp_path, network)
         machine.install(monkeypatch)
         settings = LaunchSettings(executable=machine.executable, profiles=machine.profiles)
@@ -87,7 +87,7 @@ async def subject(
             launch(settings) as chromium,
             machine.connect(chromium.endpoint) as connection,
         ):
-            yield Subject(connection, state, ORIGINS, machine.process)
+            yield Subject(connection, network.portal, ORIGINS, machine.process)
     else:
         async with (
             open_sandbox() as sandbox,

@@ -77,12 +77,18 @@ class Exchange:
 
 
 class Network:
-    """Apps by origin. A gate in `gates` stops requests whose URL contains its key."""
+    """The sandbox's apps by origin. A gate in `gates` stops requests whose URL contains its key."""
 
-    def __init__(self, apps: Mapping[str, GuardedQuart]) -> None:
+    def __init__(self) -> None:
+        self.portal = SandboxState(ORIGINS, HOLD, sever=self.sever)
+        """The state of the three apps."""
         self.gates: dict[str, Gate] = {}
         self.requests: list[str] = []
-        self._apps = apps
+        self._apps = {
+            ORIGINS.portal: without_threads(portal_app(self.portal)),
+            ORIGINS.shop: without_threads(shop_app(self.portal)),
+            ORIGINS.short: without_threads(short_links_app(self.portal)),
+        }
         self._ports = itertools.count(1)
         self._open: dict[int, trio.CancelScope] = {}
         self._used: set[tuple[str, str]] = set()  # contexts and hosts with an open connection
@@ -204,17 +210,3 @@ def without_threads(app: GuardedQuart) -> GuardedQuart:
 
     app.sync_to_async = in_place  # type: ignore[method-assign, assignment]
     return app
-
-
-def sandbox_network() -> tuple[Network, SandboxState]:
-    """Return a network with the sandbox's three apps, and their state. Needs a running trio."""
-    state = SandboxState(ORIGINS, HOLD)
-    network = Network(
-        {
-            ORIGINS.portal: without_threads(portal_app(state)),
-            ORIGINS.shop: without_threads(shop_app(state)),
-            ORIGINS.short: without_threads(short_links_app(state)),
-        }
-    )
-    state.sever = network.sever
-    return network, state

@@ -38,7 +38,6 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.session import cookie_header
-from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.store.actor import Store
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
@@ -47,7 +46,7 @@ from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
 from tests.fakes.machine import Machine
-from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
+from tests.fakes.network import ORIGINS, Json, Network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
 from tests.faults.sockets import AsgiServer, Control, SentRequest, build_tree, request
@@ -120,9 +119,8 @@ class Stage:
         A crew without a command has workers that run the input `script`. Readiness is noted every
         `poll_interval` seconds.
         """
-        self.network: Network
-        self.portal: SandboxState
-        self.network, self.portal = sandbox_network()
+        self.network = Network()
+        self.portal = self.network.portal
         self.machine = Machine(folder, self.network)
         self.machine.install(patch)
         self.workers = Workers(folder)

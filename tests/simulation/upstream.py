@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.cookies import SimpleCookie
 from urllib.parse import urlsplit
@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import httpx
 import trio
 
-from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import target_of
 from smartlinkd.sandbox.session import EXPIRED as EXPIRED_SESSION
 from smartlinkd.sandbox.session import cookies_of
@@ -39,14 +38,8 @@ def cookie_of(cookie_id: CookieId) -> str:
 class CheckedNetwork(Network):
     """The network with checks. `fail` takes a description of what is wrong."""
 
-    def __init__(
-        self,
-        apps: Mapping[str, GuardedQuart],
-        expectations: Expectations,
-        fail: Callable[[str], None],
-        log: Log,
-    ) -> None:
-        super().__init__(apps)
+    def __init__(self, expectations: Expectations, fail: Callable[[str], None], log: Log) -> None:
+        super().__init__()
         self.expectations, self.fail, self.log = expectations, fail, log
         self.submits = 0
         self._submitting: Counter[str] = Counter()

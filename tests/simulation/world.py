@@ -20,16 +20,13 @@ from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.net.client import HttpClient
-from smartlinkd.sandbox.portal import portal_app
-from smartlinkd.sandbox.shop import shop_app, short_links_app
-from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.store.actor import Store
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
-from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
+from tests.fakes.network import Json
 from tests.faults.sockets import SentRequest, request
 from tests.faults.stage import GONE, WallClock, matches, wait_until
 from tests.hygiene.tasks import daemon_tasks
@@ -101,11 +98,8 @@ class World(Conditions):
         self.slow_threads = 0.0
         """Seconds that each call in a thread takes."""
         # Its surroundings
-        self.portal = SandboxState(ORIGINS, HOLD)
-        apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
-        origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
-        by_origin = dict(zip(origins, map(without_threads, apps), strict=True))
-        self.network = CheckedNetwork(by_origin, self.expectations, self.fail, log)
+        self.network = CheckedNetwork(self.expectations, self.fail, log)
+        self.portal = self.network.portal
         self.machine = Machine(folder, self.network, random_for(seed, "beats"))
         self.machine.fail = self.fail
         self.executions = Executions(self.fail)
