@@ -88,6 +88,11 @@ class DaemonRun:
         """Note that the start has ended. The supervisor calls it as a `trio.TaskStatus`."""
         self.serving = True
 
+    @property
+    def is_alive(self) -> bool:
+        """False from a kill on, although threads that have begun keep its tasks for a while."""
+        return not (self.ended.is_set() or self._life.cancel_called)
+
     def kill(self) -> None:
         """Stop as after SIGKILL. Connections end first: clients see no last step of a task."""
         self.serving = False

@@ -202,7 +202,7 @@ class World(Conditions):
 
     def kill(self) -> None:
         """Send SIGKILL. The next daemon gets a copy of the disk as it is now."""
-        if self.daemon is None or self.daemon.ended.is_set():
+        if self.daemon is None or not self.daemon.is_alive:
             return
         self.records.is_muted = True
         self._state = self._folder / f"state-{self.starts}"
